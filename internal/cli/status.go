@@ -239,7 +239,7 @@ func printProblems(w io.Writer, all []queries.PlacementTotal) error {
 func problemsOf(p queries.PlacementTotal) []string {
 	problems := slices.Concat(p.Problems, p.PartOf)
 	if len(p.Unknown) > 0 {
-		problems = append(problems, "no location has the name "+strings.Join(p.Unknown, ", "))
+		problems = append(problems, "no location that accepts objects of this space has the name "+strings.Join(p.Unknown, ", "))
 	}
 	if p.Spaces > 0 {
 		problems = append(problems, fmt.Sprintf("it selects %d spaces; for the objects of one: orrery status --space NAME", p.Spaces))

@@ -47,7 +47,10 @@ func (e existence) placement(ctx context.Context, ref key.PlacementRef) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range all {
+	for _, l := range all { // as many as a space may have
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		o, err := key.ParsePath(l.Path)
 		if err != nil {
 			continue
@@ -59,9 +62,10 @@ func (e existence) placement(ctx context.Context, ref key.PlacementRef) error {
 	return e.notFound(p.Object())
 }
 
-// location fails if a location neither exists nor has the object.
+// location fails if the space does not see a location, and that does not have the object either. The error is the same
+// whether or not the location exists.
 func (e existence) location(ctx context.Context, l key.Location, o key.Object) error {
-	if e.state.Get(l.Key()) != nil {
+	if row := e.state.Get(l.Key()); row != nil && placement.Shown(row, e.rights.space) {
 		return nil
 	}
 	location := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}

@@ -211,7 +211,7 @@ func (w *tenancy) answers() {
 	w.explains("web", "clusterrolebinding/of-web", "", "Forbidden", "system:serviceaccount:tenants:web")
 	w.explains("data", "clusterrolebinding/of-data", "", "NotAdmitted", "admit[1]: kinds")
 	w.explains("data", "service/s", "data", "Forbidden", "system:serviceaccount:tenants:data")
-	w.explains("other", "configmap/x", "web", "NotAdmitted", `nothing of space "other"`)
+	w.explains("other", "configmap/x", "web", `does not exist, or accepts nothing of space "other"`)
 	env.Kubectl(w.t, w.cluster.Kubeconfig, "patch", "service", "s", "-n", "data", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"conditions":[{"type":"Seen","status":"True","reason":"Hush","message":"","lastTransitionTime":"2030-01-01T00:00:00Z"}]}}`)
 	env.Throughout(w.t, 3*time.Second, func() error {
@@ -243,10 +243,10 @@ func (w *tenancy) shown() {
 	for space, want := range map[string]string{
 		"web":   "ClusterRoleBinding Forbidden",
 		"data":  "NotAdmitted Forbidden",
-		"other": "NotAdmitted",
+		"other": "LocationsKnown NoSuchLocation",
 	} {
 		env.Eventually(w.t, patient, func() error {
-			got, err := env.TryKubectl(w.t, w.spaces[space], "get", "placement", "all", "-o", "jsonpath={.status.failed} {.status.errors}")
+			got, err := env.TryKubectl(w.t, w.spaces[space], "get", "placement", "all", "-o", "jsonpath={.status.failed} {.status.errors} {.status.conditions}")
 			if err != nil {
 				return err
 			}

@@ -165,7 +165,7 @@ func Refused(reason string) Status {
 // UnknownLocation returns the state of an object whose annotation names a location that it does not
 // get, with the reason in one word.
 func UnknownLocation(reason string) Status {
-	message := "no location has this name"
+	message := "no location with this name accepts objects of this space"
 	if reason == v1alpha1.ReasonTainted {
 		message = "the location has a taint that evicts, see orrery location describe"
 	}

@@ -86,6 +86,11 @@ func Shown(row *table.Row, s key.Space) bool {
 	return !ok || s == key.Root || a.Admits(s)
 }
 
+// isVisible reports whether a space sees a Location with an existing row: whether that admits any of its objects.
+func isVisible(location *table.Row, t tenant) bool {
+	return t.name == key.Root || compileAdmit(admitTextOf(location)).admitsSpace(t)
+}
+
 // Locations implements table.Membership. It is empty.
 func (a *Admission) Locations() []key.Location { return nil }
 

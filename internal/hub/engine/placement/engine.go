@@ -144,8 +144,9 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	var sources []Source
 	if d := directOf(s.row); d.given {
 		var there []key.Location
+		t := tenantOf(s.state, s.Space)
 		for _, l := range d.locations {
-			if e.locations[l].open() {
+			if e.locations[l].open() && (s.Space == key.Root || e.gates.admit(l).admitsSpace(t)) {
 				there = append(there, l)
 			}
 		}

@@ -158,12 +158,15 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	e := Explanation{Object: object.Path(), Location: location}
 	row := state.Get(object.Key())
 	locationRow := state.Get(location.Key())
+	if locationRow != nil && !isMember(row, location) && !isVisible(locationRow, tenantOf(state, object.Space)) {
+		locationRow = nil // its space must not find out that it exists
+	}
 	if row == nil {
 		if _, apiBinding, _ := referredTo(state, object.Space, object.Identity); apiBinding != nil {
-			return explainProvided(state, object, apiBinding, location)
+			return explainProvided(state, object, apiBinding, location, locationRow)
 		}
 	}
-	e.Obstacles = obstacles(state, object, row, location, locationRow)
+	e.Obstacles = append(obstacles(state, object, row), locationObstacles(object.Space, location, locationRow)...)
 	if row == nil {
 		return e
 	}
@@ -308,9 +311,17 @@ func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq
 	}
 }
 
-// obstacles returns the reasons why no policy can place an object at a location.
-func obstacles(state table.Reader, object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
-	var all []string
+// isMember reports whether an object is assigned to a location; row is nil if the object does not exist.
+func isMember(row *table.Row, location key.Location) bool {
+	if row == nil {
+		return false
+	}
+	m, ok := row.In.(*Membership)
+	return ok && m != nil && m.Has(location)
+}
+
+// obstacles returns the reasons why no policy can place an object at any location.
+func obstacles(state table.Reader, object key.Object, row *table.Row) (all []string) {
 	if going(state, object.Space) {
 		all = append(all, goingText(object.Space))
 	}
@@ -319,12 +330,21 @@ func obstacles(state table.Reader, object key.Object, row *table.Row, location k
 	} else if why := stays(object, row); why != "" {
 		all = append(all, why)
 	}
-	if locationRow == nil {
-		all = append(all, fmt.Sprintf("location %q does not exist", location))
-	} else if locationRow.Meta.Deleting {
-		all = append(all, fmt.Sprintf("location %q is being deleted", location))
-	}
 	return all
+}
+
+// locationObstacles returns the reasons why no policy of a space can place an object at a location. row is nil if the
+// space does not see the location: the text is the same whether or not it exists.
+func locationObstacles(s key.Space, location key.Location, row *table.Row) []string {
+	switch {
+	case row == nil && s == key.Root:
+		return []string{fmt.Sprintf("location %q does not exist", location)}
+	case row == nil:
+		return []string{fmt.Sprintf("location %q does not exist, or accepts nothing of space %q", location, s)}
+	case row.Meta.Deleting:
+		return []string{fmt.Sprintf("location %q is being deleted", location)}
+	}
+	return nil
 }
 
 // going reports whether a space is being deleted.

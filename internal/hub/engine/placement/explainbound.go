@@ -56,13 +56,13 @@ func referredTo(state table.Reader, s key.Space, id key.Identity) (o key.Object,
 // explainProvided describes why the CRD of a bound resource is, or is not, at a location for the
 // space that has bound it. object names the CRD as if it were in that space, which has no CRD of
 // this name.
-func explainProvided(state table.Reader, object key.Object, apiBinding *binding.Binding, location key.Location) Explanation {
+func explainProvided(state table.Reader, object key.Object, apiBinding *binding.Binding, location key.Location, locationRow *table.Row) Explanation {
 	from := key.Object{Space: apiBinding.Provider(), Identity: object.Identity}
 	e := Explanation{Object: object.Path(), Location: location, Provided: &ProvidedExplanation{
 		Binding: apiBinding.Name, Space: from.Space, Reason: apiBinding.Provided(state),
 	}}
-	row, locationRow := state.Get(from.Key()), state.Get(location.Key())
-	e.Obstacles = obstacles(state, from, row, location, locationRow)
+	row := state.Get(from.Key())
+	e.Obstacles = append(obstacles(state, from, row), locationObstacles(object.Space, location, locationRow)...)
 	if going(state, object.Space) {
 		e.Obstacles = append(e.Obstacles, goingText(object.Space))
 	}

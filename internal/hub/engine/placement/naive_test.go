@@ -123,7 +123,9 @@ func (w world) naiveOwnSources(o key.Object) (sources []naiveSource) {
 	x := w[o.Key()]
 	var names []key.Location
 	if json.Unmarshal([]byte(x.annotations[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
-		names = slices.DeleteFunc(names, func(l key.Location) bool { return !w.naiveLocationIsThere(l) || w.naiveTainted(l, nil, nil) })
+		names = slices.DeleteFunc(names, func(l key.Location) bool {
+			return !w.naiveLocationIsThere(l) || w.naiveTainted(l, nil, nil) || o.Space != key.Root && !w.naiveAdmitsSpace(o.Space, l)
+		})
 		if len(names) > 0 {
 			sources = append(sources, naiveSource{
 				locations: names, words: []naiveWords{{returnStatus: v1alpha1.ReturnStatus(x.annotations[v1alpha1.ReturnStatusAnnotation])}},
@@ -208,11 +210,12 @@ func (w world) naiveLocationIsThere(l key.Location) bool {
 	return x != nil && !x.deleting
 }
 
-// naiveSeen are those of the selected locations that a space can use, or that are named.
-func (w world) naiveSeen(s key.Space, entries []v1alpha1.LocationSelector) []key.Location {
+// naiveSeen are those of the selected locations that a space can use, or that root names.
+func (w world) naiveSeen(s key.Space, spec v1alpha1.PlacementSpec) []key.Location {
+	entries, isOfRoot := spec.Locations, s == key.Root || spec.Spaces != nil
 	named := slices.DeleteFunc(slices.Clone(entries), func(e v1alpha1.LocationSelector) bool { return e.Names == nil })
 	return slices.DeleteFunc(w.naiveSelected(entries), func(l key.Location) bool {
-		return !w.naiveAdmitsSpace(s, l) && !slices.Contains(w.naiveSelected(named), l)
+		return !w.naiveAdmitsSpace(s, l) && !(isOfRoot && slices.Contains(w.naiveSelected(named), l))
 	})
 }
 

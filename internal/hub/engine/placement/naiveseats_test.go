@@ -13,7 +13,7 @@ import (
 // naiveSeats are those of the selected locations that an object gets by a Placement with a
 // UID; nil: one that is nowhere.
 func (w world) naiveSeats(s key.Space, uid string, spec v1alpha1.PlacementSpec, o *key.Object) []key.Location {
-	return w.naiveSeatsIn(w.naiveSeen(s, spec.Locations), uid, spec, o)
+	return w.naiveSeatsIn(w.naiveSeen(s, spec), uid, spec, o)
 }
 
 // naiveSeatsIn are those of some locations.

@@ -32,7 +32,7 @@ func (w world) naiveAsked(o key.Object, l key.Location) bool {
 // naiveAsks are the locations of which a Placement asks. Those with taints that keep what
 // they have are like all others.
 func (w world) naiveAsks(s key.Space, p naivePlacement) []key.Location {
-	open := slices.DeleteFunc(w.naiveSeen(s, p.spec.Locations), func(l key.Location) bool { return w.naiveTainted(l, p.spec.Tolerations, nil) })
+	open := slices.DeleteFunc(w.naiveSeen(s, p.spec), func(l key.Location) bool { return w.naiveTainted(l, p.spec.Tolerations, nil) })
 	return w.naivePicked(open, p.uid, p.spec)
 }
 

@@ -34,7 +34,7 @@ func compile(name key.Placement, row *table.Row) *placement {
 	if !acts(row) {
 		return nil
 	}
-	p := &placement{scope: scope{name: name.Name, ref: name.In(name.Space), spec: specOf(row), follows: followsOf(row), admitted: true, scheduling: &scheduling{uid: row.Meta.UID}}}
+	p := &placement{scope: scope{name: name.Name, ref: name.In(name.Space), spec: specOf(row), follows: followsOf(row), admitted: true, isOfRoot: name.Space == key.Root, scheduling: &scheduling{uid: row.Meta.UID}}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {

@@ -29,6 +29,8 @@ type scope struct {
 	locations []locationTest
 	// admitted limits the selection to visible locations, see isVisible.
 	admitted bool
+	// isOfRoot is true for a policy in root.
+	isOfRoot bool
 	// everywhere selects all locations, including future ones.
 	everywhere bool
 	// problems are the errors in the spec; an entry with an error selects nothing.
@@ -94,10 +96,11 @@ func (p *scope) evaluateSite(loc *site, a *admit, t tenant) (in, barred bool) {
 }
 
 // isVisible reports whether a location that the policy selects is visible to its space. A location
-// that admits no object of the space is visible only by name. So labels select among the usable
-// locations, and a name that a user has given is answered with a refusal.
+// that admits no object of the space is like one that does not exist: else the space could find out names.
+// To policies of root, which sees all locations, it is visible by name, so that its refusal is counted.
 func (p *scope) isVisible(loc *site, a *admit, t tenant) bool {
-	return !p.admitted || a.admitsSpace(t) || slices.ContainsFunc(p.locations, func(lt locationTest) bool { return lt.named && lt.fit(loc) })
+	return !p.admitted || a.admitsSpace(t) ||
+		p.isOfRoot && slices.ContainsFunc(p.locations, func(lt locationTest) bool { return lt.named && lt.fit(loc) })
 }
 
 // followsOf returns a copy of the status.follows of a row's policy.

@@ -16,7 +16,7 @@ type Status struct {
 	// Locations are the locations, in order, that a new object gets. For a Placement that selects
 	// other spaces, admission is ignored.
 	Locations []key.Location
-	// Unknown are the names in its locations that do not exist.
+	// Unknown are the names in its locations that do not exist, or that admit no object of the space.
 	Unknown []string
 	// Unasked are the first locations that report nothing for its upsync, by name and space;
 	// Unaskeds counts all.
@@ -52,7 +52,7 @@ func StatusOf(state table.Reader, placement key.Placement) (status Status, ok bo
 	status.HasUpsync = len(p.yields) > 0
 	p.noteUnasked(state, sites, &status)
 	for _, name := range p.names {
-		if !new(site).outline(state.Get(key.Location(name).Key())) {
+		if row := state.Get(key.Location(name).Key()); !new(site).outline(row) || !isVisible(row, p.tenant) && !p.isOfRoot {
 			status.Unknown = append(status.Unknown, name)
 		}
 	}

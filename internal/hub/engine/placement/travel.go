@@ -53,7 +53,7 @@ type direct struct {
 }
 
 // UnknownLocations returns the locations that the annotation of an object names but that the object
-// does not get, with the reason in one word: there is no such location, or it has a taint with
+// does not get, with the reason in one word: the space sees no such location, or it has a taint with
 // effect Evict. It is empty for objects that are never placed.
 func UnknownLocations(state table.Reader, o key.Object, row *table.Row) map[key.Location]string {
 	if row.Meta.InsertAnnotation == 0 || stays(o, row) != "" {
@@ -66,8 +66,10 @@ func UnknownLocations(state table.Reader, o key.Object, row *table.Row) map[key.
 		}
 		unknown[l] = reason
 	}
+	t := tenantOf(state, o.Space)
 	for _, l := range directOf(row).locations {
-		if loc := siteOf(state.Get(l.Key())); loc == nil {
+		location := state.Get(l.Key())
+		if loc := siteOf(location); loc == nil || !isVisible(location, t) {
 			add(l, v1alpha1.ReasonNoSuchLocation)
 		} else if !loc.open() {
 			add(l, v1alpha1.ReasonTainted)
