@@ -8,8 +8,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// retryFirst and retryMost bound the backoff of a key after an error.
-const retryFirst, retryMost = 50 * time.Millisecond, 30 * time.Second
+// The backoff of a key after an error.
+const (
+	retryFirst = 50 * time.Millisecond
+	retryMost  = 30 * time.Second
+)
 
 // fairKeys holds the waiting keys of a controller. Each space has its turn, so that one with many keys, or with
 // expensive ones, does not delay the others. The keys of a space stay in order. Keys that are of no space share one
