@@ -85,7 +85,7 @@ func homelessBy(t *turn, err error) outcome {
 	switch {
 	case errors.Is(err, hubclient.ErrUnanswered):
 		o.Retry = sharedRetry
-		why = "is missing, and the hub has not answered whether another shard of the location has it"
+		why = "is missing or cannot be read, and the hub has not answered whether another shard of the location has it"
 	case errors.Is(err, errShared): // nothing else shows when it is there
 		o.Retry = sharedRetry
 	}

@@ -28,7 +28,8 @@ type waiting struct {
 }
 
 // finish records whether an item waits after its turn. It returns how long the item waits before its next turn, zero if
-// it waits for nothing, and other items that are to have a turn now. first is true for the first turn of the item.
+// it waits for nothing, and other items that are to have a turn now. first is true for the first turn of the
+// item that had a result.
 func (h *homeless) finish(it *Item, r Result, items map[string]*Item, first bool) (retry time.Duration, awake []*Item) {
 	retry = r.Retry
 	switch {

@@ -101,3 +101,47 @@ func TestHomeless(t *testing.T) {
 		}
 	})
 }
+
+// TestHomelessOfUntriedNamespace shows that a turn of a Namespace without a result, such as one during an outage of the
+// cluster, wakes one of the items that wait for the first result, and the result wakes all.
+func TestHomelessOfUntriedNamespace(t *testing.T) {
+	const count, retries = 1000, 5
+	synctest.Test(t, func(t *testing.T) {
+		e := New()
+		defer e.Stop()
+		namespace := key.Object{Space: "s", Identity: key.Identity{Resource: key.Namespaces, Name: "a"}}
+		var all []store.Touched
+		for i := range count {
+			id := key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: fmt.Sprint(i)}
+			all = append(all, store.Touched{Object: key.Object{Space: "s", Identity: id}, Want: putWant()})
+		}
+		state, tries := wire.State(""), 0
+		work := func(d time.Duration) (attempts int) {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			for {
+				it, ok := e.Next(ctx)
+				switch {
+				case !ok:
+					return attempts
+				case it.Identity().Resource == key.Namespaces:
+					tries++
+					e.Finish(it, Result{Wanted: true, State: state, Failed: state == "", Retry: time.Second})
+				default:
+					attempts++
+					e.Finish(it, Result{Wanted: true, Retry: time.Minute, Homeless: true, Untried: true})
+				}
+			}
+		}
+		e.Touch(append(all, store.Touched{Object: namespace, Want: putWant()}))
+		work(time.Millisecond)
+		tries = 0
+		if n := work(retries * time.Second); tries == 0 || n > tries {
+			t.Errorf("%d turns after %d turns of the Namespace without a result", n, tries)
+		}
+		state = wire.Failed
+		if n := work(2 * time.Second); n < count {
+			t.Errorf("%d turns after the first result of the Namespace, want %d", n, count)
+		}
+	})
+}

@@ -307,7 +307,7 @@ func (e *Worklist) Finish(it *Item, r Result) {
 	if !r.Failed || r.Judged { // otherwise nothing new is known
 		e.tally.prove(it, r.Proof)
 	}
-	first := it.state.empty()
+	first := it.state.empty() && r.State != ""
 	e.tally.report(it, r.State)
 	if e.Worked != nil {
 		e.Worked(max(0, e.queue.at(now)-it.when))
