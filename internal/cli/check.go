@@ -230,7 +230,7 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 		case len(p.Problems) > 0:
 			problem, next = p.Problems[0], fmt.Sprintf("change the Placement: kubectl edit placement %s", p.Name)
 		case len(p.Unknown) > 0:
-			problem, next = "no location accepts objects of this space that has the name "+strings.Join(p.Unknown, ", "), "orrery location list"
+			problem, next = "no location that accepts objects of this space has the name "+strings.Join(p.Unknown, ", "), "orrery location list"
 		case p.Objects == 0:
 			problem, next = "selects no object", fmt.Sprintf("change spec.downsync: kubectl edit placement %s", p.Name)
 		case p.Locations == 0:

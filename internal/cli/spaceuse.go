@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -50,22 +54,17 @@ func (c *connection) use(hub, space string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	current := raw.CurrentContext
-	if *c.flags.Context != "" {
-		current = *c.flags.Context
+	current := c.currentContext(&raw)
+	if current == nil || raw.Clusters[current.Cluster] == nil {
+		return "", errors.New("the kubeconfig has no current context: see kubectl config get-contexts")
 	}
-	from := raw.Contexts[current]
-	if from == nil || raw.Clusters[from.Cluster] == nil {
-		return "", fmt.Errorf("the kubeconfig has no context %q", current)
-	}
-	server := hub + route.Space(key.Space(space)).String()
-	name := contextFor(&raw, from, server)
+	cluster := raw.Clusters[current.Cluster].DeepCopy()
+	cluster.Server, cluster.LocationOfOrigin = hub+route.Space(key.Space(space)).String(), ""
+	name := contextFor(&raw, cluster, current.AuthInfo)
 	if name == "" {
 		name = freeName(&raw, space, hub)
-		cluster := raw.Clusters[from.Cluster].DeepCopy()
-		cluster.Server, cluster.LocationOfOrigin = server, ""
 		added := clientcmdapi.NewContext()
-		added.Cluster, added.AuthInfo = name, from.AuthInfo
+		added.Cluster, added.AuthInfo = name, current.AuthInfo
 		raw.Clusters[name], raw.Contexts[name] = cluster, added
 	}
 	raw.CurrentContext = name
@@ -75,15 +74,54 @@ func (c *connection) use(hub, space string) (string, error) {
 	return name, nil
 }
 
-// contextFor returns a context with a server and the user of another context; "" if there is none.
-func contextFor(config *clientcmdapi.Config, like *clientcmdapi.Context, server string) (found string) {
+// currentContext returns a copy of the context of the command, with the cluster and user of its flags; nil
+// if there is none.
+func (c *connection) currentContext(config *clientcmdapi.Config) *clientcmdapi.Context {
+	found := config.Contexts[cmp.Or(*c.flags.Context, config.CurrentContext)]
+	if found == nil {
+		return nil
+	}
+	current := found.DeepCopy()
+	current.Cluster = cmp.Or(*c.flags.ClusterName, current.Cluster)
+	current.AuthInfo = cmp.Or(*c.flags.AuthInfoName, current.AuthInfo)
+	return current
+}
+
+// contextFor returns a context with a user and a cluster, which reaches the hub in the same way; "" if there
+// is none.
+func contextFor(config *clientcmdapi.Config, cluster *clientcmdapi.Cluster, user string) (found string) {
 	for name, one := range config.Contexts {
-		cluster := config.Clusters[one.Cluster]
-		if cluster != nil && cluster.Server == server && one.AuthInfo == like.AuthInfo && (found == "" || name < found) {
+		if other := config.Clusters[one.Cluster]; other == nil || !isSameCluster(other, cluster) || !isSameUser(config, one.AuthInfo, user) {
+			continue
+		}
+		if found == "" || name < found {
 			found = name
 		}
 	}
 	return found
+}
+
+// isSameUser reports whether two users of a kubeconfig have the same credential.
+func isSameUser(config *clientcmdapi.Config, a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, y := config.AuthInfos[a], config.AuthInfos[b]
+	if x == nil || y == nil {
+		return false
+	}
+	x, y = x.DeepCopy(), y.DeepCopy()
+	x.LocationOfOrigin, y.LocationOfOrigin = "", ""
+	return equality.Semantic.DeepEqual(x, y)
+}
+
+// isSameCluster reports whether two clusters of kubeconfigs have the same server, trust and proxy.
+func isSameCluster(a, b *clientcmdapi.Cluster) bool {
+	x, y := a.DeepCopy(), b.DeepCopy()
+	for _, one := range []*clientcmdapi.Cluster{x, y} {
+		one.Server, one.LocationOfOrigin, one.Extensions = strings.TrimSuffix(one.Server, "/"), "", nil
+	}
+	return equality.Semantic.DeepEqual(x, y)
 }
 
 // freeName returns a name that neither a context nor a cluster of the kubeconfig has.

@@ -57,6 +57,9 @@ by Placement, with the command that confirms them. Objects that a location still
 has although they are no longer desired there are shown until they are gone: as
 Removing, or as Orphaned with the reason why they stay.
 
+With --all-spaces it shows all spaces. If it can't read the status of a space, it shows the
+others, names that space, and fails.
+
 With --watch it goes on with what changes, as it happens. With --wait it waits until all
 that is asked for is so: applied everywhere, healthy besides, or at no location any more (gone).
 

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,9 +17,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
+// maxNamedFailures is the number of failed spaces that an error names.
+const maxNamedFailures = 5
+
 // allStatuses is the output of `orrery status --all-spaces`.
 type allStatuses struct {
 	Spaces []queries.SpaceStatus `json:"spaces"`
+	// Failed are the spaces whose status is missing.
+	Failed []spaceFailure `json:"failed,omitempty"`
 }
 
 // statusEntries are the objects of a SpaceStatus or of allStatuses.
@@ -40,7 +47,14 @@ func statusEntries() entries {
 	}
 }
 
-// printSpaces requests the statuses of all spaces, one space after the other, and prints them.
+// spaceFailure is the reason why the status of a space is missing.
+type spaceFailure struct {
+	Space   string `json:"space"`
+	Message string `json:"message"`
+}
+
+// printSpaces requests the statuses of all spaces and prints them. If some are missing, it prints the
+// others, and then returns an error.
 func (s *statusCommand) printSpaces(ctx context.Context, h *hubClient, query url.Values) error {
 	var spaces v1alpha1.SpaceList
 	if err := h.get(ctx, asJSON, &spaces, rootPath(key.Spaces)...); err != nil {
@@ -51,23 +65,63 @@ func (s *statusCommand) printSpaces(ctx context.Context, h *hubClient, query url
 		names = append(names, key.Space(spaces.Items[i].Name))
 	}
 	slices.Sort(names)
-	var all allStatuses
-	for _, name := range slices.Compact(names) {
+	all := readSpaces(ctx, h, query, slices.Compact(names))
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var err error
+	if s.output.structured() {
+		err = s.output.data(s.streams.Out, all)
+	} else {
+		err = s.printSpaceStatuses(all)
+	}
+	return errors.Join(err, all.problem())
+}
+
+// readSpaces requests the statuses of spaces, one space after the other. After a request without a
+// response, the others have failed, too: the hub is away, and each would wait for a timeout.
+func readSpaces(ctx context.Context, h *hubClient, query url.Values, names []key.Space) (all allStatuses) {
+	all.Spaces = []queries.SpaceStatus{}
+	var away error
+	for _, name := range names {
+		if away != nil {
+			all.fail(name, away)
+			continue
+		}
 		inSpace := *h
 		inSpace.space = name
 		status, err := readStatus(ctx, &inSpace, query)
-		if apierrors.IsNotFound(err) {
-			continue // it was deleted after the list
+		switch {
+		case err == nil:
+			all.Spaces = append(all.Spaces, status)
+		case apierrors.IsNotFound(err): // it was deleted after the list
+		default:
+			if errors.As(err, new(*url.Error)) {
+				away = err
+			}
+			all.fail(name, err)
 		}
-		if err != nil {
-			return fmt.Errorf("space %q: %w", name, err)
-		}
-		all.Spaces = append(all.Spaces, status)
 	}
-	if s.output.structured() {
-		return s.output.data(s.streams.Out, all)
+	return all
+}
+
+func (a *allStatuses) fail(space key.Space, err error) {
+	a.Failed = append(a.Failed, spaceFailure{string(space), describe(err)})
+}
+
+// problem returns an error that names failed spaces; nil if there are none.
+func (a *allStatuses) problem() error {
+	if len(a.Failed) == 0 {
+		return nil
 	}
-	return s.printSpaceStatuses(all)
+	var named []string
+	for _, f := range a.Failed[:min(maxNamedFailures, len(a.Failed))] {
+		named = append(named, fmt.Sprintf("space %q: %s", f.Space, f.Message))
+	}
+	if more := len(a.Failed) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("the status of %d of %d spaces could not be read: %s", len(a.Failed), len(a.Failed)+len(a.Spaces), strings.Join(named, "; "))
 }
 
 // printSpaceStatuses prints the statuses of spaces as text: tables with one more column, and below each
@@ -81,7 +135,11 @@ func (s *statusCommand) printSpaceStatuses(all allStatuses) error {
 	for _, t := range []*metav1.Table{placements, objects} {
 		t.ColumnDefinitions = slices.Concat(columns("Space"), t.ColumnDefinitions)
 	}
-	if err := s.output.table(s.streams.Out, s.streams.ErrOut, placements, "Placements in any space"); err != nil {
+	where := " in any space"
+	if len(all.Failed) > 0 {
+		where = " in the spaces whose status could be read"
+	}
+	if err := s.output.table(s.streams.Out, s.streams.ErrOut, placements, "Placements"+where); err != nil {
 		return err
 	}
 	for _, status := range all.Spaces {
@@ -92,7 +150,7 @@ func (s *statusCommand) printSpaceStatuses(all allStatuses) error {
 	if len(placements.Rows) > 0 && len(objects.Rows) > 0 {
 		s.blank()
 	}
-	return s.output.table(s.streams.Out, s.streams.ErrOut, objects, "placed objects in any space")
+	return s.output.table(s.streams.Out, s.streams.ErrOut, objects, "placed objects"+where)
 }
 
 // appendRows appends the rows of a space to a table.

@@ -59,7 +59,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 		if len(resolved.Unknown) > 0 {
 			c.Status.condition(&st.Conditions, row, metav1.Condition{
 				Type: v1alpha1.ConditionLocationsKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoSuchLocation,
-				Message: "no location accepts objects of this space that has the name " + strings.Join(resolved.Unknown, ", "),
+				Message: "no location that accepts objects of this space has the name " + strings.Join(resolved.Unknown, ", "),
 			})
 		} else {
 			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionLocationsKnown)
