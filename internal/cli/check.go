@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -115,6 +116,9 @@ func (c *checker) checkHub(ctx context.Context, h *hubClient) bool {
 	case apierrors.IsNotFound(err):
 		c.problem("space", "orrery space list", "space %q does not exist", h.space)
 		return false
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		c.problem("hub", "use the kubeconfig of this hub: --kubeconfig FILE or KUBECONFIG", "%s", describe(err))
+		return false
 	default:
 		c.problem("hub", "check that the hub runs, and that this machine reaches "+withoutUser(h.hub), "%s", describe(err))
 		return false
@@ -132,16 +136,16 @@ func (c *checker) checkHub(ctx context.Context, h *hubClient) bool {
 func (c *checker) checkUser(ctx context.Context, h *hubClient) bool {
 	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
 	if err := h.create(ctx, review, &review, route.Space(h.space).Path("apis/authentication.k8s.io/v1/selfsubjectreviews")); err != nil {
-		c.problem("credential", "orrery check again", "find out the user: %v", err)
+		c.problem("credential", "run it again: orrery check", "the hub does not answer which user it is: %v", err)
 		return false
 	}
 	c.ok("credential", "user %s", review.Status.UserInfo.Username)
 	var may, mayNot []string
 	for _, verb := range []string{"list", "create"} {
-		allowed, err := h.may(ctx, verb, key.Placements)
+		allowed, err := h.may(ctx, h.space, verb, key.Placements)
 		switch {
 		case err != nil:
-			c.problem("rights", "orrery check again", "find out the rights: %v", err)
+			c.problem("rights", "run it again: orrery check", "the hub does not answer which rights the user has: %v", err)
 			return false
 		case allowed:
 			may = append(may, verb)
@@ -161,15 +165,15 @@ func (c *checker) checkUser(ctx context.Context, h *hubClient) bool {
 	return false
 }
 
-// may reports whether the user may use a verb on all objects of a resource in the space.
-func (h *hubClient) may(ctx context.Context, verb string, r key.Resource) (bool, error) {
+// may reports whether the user may use a verb on all objects of a resource in a space.
+func (h *hubClient) may(ctx context.Context, space key.Space, verb string, r key.Resource) (bool, error) {
 	review := authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: verb, Group: r.Group, Resource: r.Resource,
 		}},
 	}
-	err := h.create(ctx, review, &review, route.Space(h.space).Path("apis/authorization.k8s.io/v1/selfsubjectaccessreviews"))
+	err := h.create(ctx, review, &review, route.Space(space).Path("apis/authorization.k8s.io/v1/selfsubjectaccessreviews"))
 	return review.Status.Allowed, err
 }
 
@@ -180,9 +184,11 @@ func (c *checker) checkLocations(ctx context.Context, h *hubClient) {
 		c.problem("locations", "ask an operator for the right to list locations", "%v", err)
 		return
 	}
+	isOperator, err := h.may(ctx, key.Root, "update", key.Locations)
+	isOperator = err == nil && isOperator // a credential of one space may not even ask
 	if len(list.Items) == 0 {
 		next := "ask an operator to admit the space at a location (spec.admit)"
-		if h.space == key.Root {
+		if isOperator {
 			next = "orrery location add NAME"
 		}
 		c.problem("locations", next, "no location accepts objects of space %s", h.space)
@@ -191,7 +197,7 @@ func (c *checker) checkLocations(ctx context.Context, h *hubClient) {
 	f := fleetOf(list.Items)
 	for _, l := range f.Locations {
 		if l.Wrong != "" {
-			c.problem("location "+l.Name, nextForLocation(l, h.space), "%s: %s", l.Wrong, l.Message)
+			c.problem("location "+l.Name, nextForLocation(l, isOperator), "%s: %s", l.Wrong, l.Message)
 		}
 	}
 	if f.Wrong == 0 {
@@ -200,8 +206,8 @@ func (c *checker) checkLocations(ctx context.Context, h *hubClient) {
 }
 
 // nextForLocation returns what to do about the worst problem of a location.
-func nextForLocation(l fleetLocation, space key.Space) string {
-	if space != key.Root {
+func nextForLocation(l fleetLocation, isOperator bool) string {
+	if !isOperator {
 		return "ask an operator; details: orrery location describe " + l.Name
 	}
 	switch l.Wrong {
@@ -232,7 +238,7 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 		case len(p.Unknown) > 0:
 			problem, next = "no location that accepts objects of this space has the name "+strings.Join(p.Unknown, ", "), "orrery location list"
 		case p.Objects == 0:
-			problem, next = "selects no object", fmt.Sprintf("change spec.downsync: kubectl edit placement %s", p.Name)
+			problem, next = "selects no object", fmt.Sprintf("create an object that spec.downsync selects, or change it: kubectl edit placement %s", p.Name)
 		case p.Locations == 0:
 			problem, next = "selects no location", "compare spec.locations with: kubectl get locations --show-labels"
 		case p.Applied < p.Assigned:
@@ -252,7 +258,9 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 		wrong++
 		c.problem("removals of "+cmp.Or(string(status.Waiting[i].Placement), "no Placement"), fmt.Sprintf("orrery status --space %s", h.space), "wait for a confirmation")
 	}
-	if wrong == 0 {
+	if wrong == 0 && len(status.Placements) == 0 {
+		c.ok("placements", "none in space %s, so none of its objects goes to a location", h.space)
+	} else if wrong == 0 {
 		c.ok("placements", "%d, everything assigned is applied and healthy", len(status.Placements))
 	}
 }

@@ -29,6 +29,9 @@ const (
 	asJSON  = "application/json"
 )
 
+// errNoKubeconfig is returned if neither a flag nor the environment names a kubeconfig with a cluster.
+var errNoKubeconfig = errors.New("no kubeconfig: name one with --kubeconfig or KUBECONFIG; a hub writes admin.kubeconfig to its data directory")
+
 // connection finds the hub of a command: by the kubeconfig, with the flags and conventions of
 // kubectl.
 type connection struct {
@@ -68,7 +71,7 @@ func (c *connection) open(space string) (*hubClient, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	if len(raw.Clusters) == 0 {
-		return nil, errors.New("no kubeconfig: name one with --kubeconfig or KUBECONFIG; a hub writes admin.kubeconfig to its data directory")
+		return nil, errNoKubeconfig
 	}
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {

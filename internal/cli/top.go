@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -26,8 +28,8 @@ const (
 	// topEvery is the interval at which --watch reads the locations. The hub computes their counts
 	// at each read.
 	topEvery = 2 * time.Second
-	// topAround is the number of lines on a screen that do not show locations.
-	topAround = 4
+	// topAround is the number of lines on a screen that show neither locations nor the summary: the prompt.
+	topAround = 1
 )
 
 // topCommand is `orrery top`.
@@ -110,44 +112,68 @@ func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 	if t.output.structured() {
 		return t.output.data(t.streams.Out, f)
 	}
-	rows, screen := t.room()
-	var page bytes.Buffer
-	fmt.Fprintln(&page, f.head(space == key.Root))
 	shown := f.Locations
-	if rows > 0 && len(shown) > rows {
-		shown = shown[:rows]
+	if t.rows > 0 && len(shown) > t.rows {
+		shown = shown[:t.rows]
 	}
+	text, err := t.page(f, shown, space == key.Root)
+	size, isScreen := screenOf(t.streams.Out)
+	for t.rows < 0 && isScreen && err == nil && len(shown) > 1 {
+		excess := size.lines(text) + topAround - size.height
+		if excess <= 0 {
+			break
+		}
+		shown = shown[:max(1, len(shown)-excess)]
+		text, err = t.page(f, shown, space == key.Root)
+	}
+	if err != nil {
+		return err
+	}
+	if t.watch && isScreen {
+		text = "\x1b[H\x1b[2J" + text // clear the screen, and start at its top
+	}
+	_, err = io.WriteString(t.streams.Out, text)
+	return err
+}
+
+// page returns the summary of the fleet and a table of some of its locations.
+func (t *topCommand) page(f fleet, shown []fleetLocation, ofRoot bool) (string, error) {
+	var page bytes.Buffer
+	fmt.Fprintln(&page, f.head(ofRoot))
 	table := locationsTable(shown, time.Now())
-	if space != key.Root {
+	if !ofRoot {
 		withoutCounts(table)
 	}
 	if err := t.output.table(&page, t.streams.ErrOut, table, "locations; enrol one with: orrery location add NAME"); err != nil {
-		return err
+		return "", err
 	}
 	if n := len(f.Locations) - len(shown); n > 0 {
 		fmt.Fprintf(&page, "and %d more\n", n)
 	}
-	if t.watch && screen {
-		page = *bytes.NewBufferString("\x1b[H\x1b[2J" + page.String()) // clear the screen, and start at its top
-	}
-	_, err = page.WriteTo(t.streams.Out)
-	return err
+	return page.String(), nil
 }
 
-// room returns how many locations to show, 0 for all, and whether the output is a screen.
-func (t *topCommand) room() (rows int, screen bool) {
-	file, ok := t.streams.Out.(*os.File)
-	if ok && term.IsTerminal(int(file.Fd())) {
-		screen = true
+// screen is the size of a terminal in characters.
+type screen struct{ width, height int }
+
+// screenOf returns the size of a terminal, and whether the output is one.
+func screenOf(out io.Writer) (screen, bool) {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return screen{}, false
 	}
-	if t.rows >= 0 || !screen {
-		return max(0, t.rows), screen
+	width, height, err := term.GetSize(int(file.Fd()))
+	return screen{width, height}, err == nil && width > 0 && height > 0
+}
+
+// lines returns the number of lines that a text takes on the screen, which continues long lines in the next
+// one.
+func (s screen) lines(text string) (n int) {
+	for line := range strings.Lines(text) {
+		length := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		n += max(1, (length+s.width-1)/s.width)
 	}
-	_, height, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0, true
-	}
-	return max(1, height-topAround), true
+	return n
 }
 
 // fleet is the state of all locations. Locations with a problem come first.
@@ -246,7 +272,11 @@ func worstOf(l *v1alpha1.Location) fleetLocation {
 
 // head summarizes the fleet in a line, with the counts of objects if they are known.
 func (f fleet) head(withCounts bool) string {
-	text := fmt.Sprintf("%d locations: %d connected, %d with something wrong.", len(f.Locations), f.Connected, f.Wrong)
+	noun := "locations"
+	if len(f.Locations) == 1 {
+		noun = "location"
+	}
+	text := fmt.Sprintf("%d %s: %d connected, %d with something wrong.", len(f.Locations), noun, f.Connected, f.Wrong)
 	if !withCounts {
 		return text
 	}

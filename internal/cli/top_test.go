@@ -53,3 +53,15 @@ func TestFleetOrder(t *testing.T) {
 		t.Errorf("it says %+v", f.Locations[:2])
 	}
 }
+
+// TestScreenLines counts the lines that a text takes on a screen.
+func TestScreenLines(t *testing.T) {
+	s := screen{width: 10, height: 5}
+	for text, want := range map[string]int{
+		"": 0, "a": 1, "a\n": 1, "\n": 1, "a\nb\n": 2, "0123456789\n": 1, "0123456789   \n": 2, "01234567890\n": 2, "äöüäöüäöüä\n": 1, "0123456789012345678901\nb": 4,
+	} {
+		if n := s.lines(text); n != want {
+			t.Errorf("%q takes %d lines, want %d", text, n, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,9 @@ load balancer it is that of the hub that answers.
 			v := versions{Client: process.Version()}
 			var problem error
 			if !clientOnly {
-				v.Hub, problem = c.hubVersion(cmd.Context())
+				if v.Hub, problem = c.hubVersion(cmd.Context()); errors.Is(problem, errNoKubeconfig) {
+					problem = nil // there is no hub to ask
+				}
 			}
 			if err := printVersions(streams, &o, v); err != nil {
 				return err

@@ -93,6 +93,9 @@ func (w *world) openDir() (err error) {
 	} else if err := emptyDir(w.dir); err != nil {
 		return err
 	}
+	if w.dir, err = filepath.Abs(w.dir); err != nil { // the hints are for other terminals
+		return fmt.Errorf("find the data directory: %w", err)
+	}
 	if w.log, err = os.OpenFile(filepath.Join(w.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return fmt.Errorf("open the log: %w", err)
 	}

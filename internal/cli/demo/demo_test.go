@@ -14,8 +14,13 @@ import (
 // TestOnce runs the demo with real hubs and agents; the demo checks itself.
 func TestOnce(t *testing.T) {
 	var out bytes.Buffer
-	dir := filepath.Join(t.TempDir(), "data")
-	err := Run(t.Context(), Config{Locations: 3, Once: true, DataDir: dir, Program: "orrery", Out: &out})
+	t.Chdir(t.TempDir())
+	const dir = "data"
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Run(t.Context(), Config{Locations: 3, Once: true, DataDir: dir, Program: "orrery", Out: &out})
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(dir, "log"))
 		t.Fatalf("%v\n%s\n%s", err, out.String(), log)
@@ -25,6 +30,7 @@ func TestOnce(t *testing.T) {
 		"$ orrery space create shop",
 		"deployment.apps/web   3/3",
 		"✓ all 8 steps came true",
+		"export KUBECONFIG=" + filepath.Join(full, "kubeconfig"), // for any directory
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the story lacks %q:\n%s", want, out.String())
