@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ const soon = env.Soon
 //	shows FILE            compare the last standard output, but for times and the width of columns
 //	follow FILE PROGRAM   run a program until the script ends, with its output in FILE
 //	eventually FILE TEXT  wait until FILE has a text
+//	givesup TEXT... kubectl ARG...  run kubectl with a timeout, which it must reach, until it prints the texts
 func TestScripts(t *testing.T) {
 	hub := env.StartHub(t, "--unsafe-no-fsync")
 	bin := filepath.Dir(env.Binary(t, "kubectl"))
@@ -42,12 +44,31 @@ func TestScripts(t *testing.T) {
 			e.Setenv("KUBECONFIG", hub.PathKubeconfig("spaces/"+name))
 			e.Setenv("ROOT", hub.Kubeconfig)
 			e.Setenv("URL", hub.URL)
+			e.Values[ofScript{}] = t
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"shows": shows, "follow": follow, "eventually": eventually,
+			"shows": shows, "follow": follow, "eventually": eventually, "givesup": givesUp,
 		},
 	})
+}
+
+// ofScript is the key of the test of a script.
+type ofScript struct{}
+
+// givesUp runs kubectl with growing timeouts until it prints all texts.
+func givesUp(ts *testscript.TestScript, neg bool, args []string) {
+	i := slices.Index(args, "kubectl")
+	if neg || i < 1 {
+		ts.Fatalf("usage: givesup TEXT... kubectl ARG...")
+	}
+	t := ts.Value(ofScript{}).(testing.TB) //nolint:forcetypeassert // that is what Setup has made it
+	env.GivesUp(t, time.Second, func(timeout time.Duration) string {
+		if err := ts.Exec("kubectl", append(slices.Clone(args[i+1:]), "--timeout="+timeout.String())...); err == nil {
+			ts.Fatalf("it succeeds")
+		}
+		return ts.ReadFile("stdout") + ts.ReadFile("stderr")
+	}, args[:i]...)
 }
 
 // shows compares the last standard output with a file.
