@@ -85,6 +85,34 @@ func TestPlainPackagesStartNoGoroutines(t *testing.T) {
 	}
 }
 
+// TestOthersStartGoroutines shows that make unit runs no package with the race detector in which the
+// detector can find nothing.
+func TestOthersStartGoroutines(t *testing.T) {
+	plain := listIn(t, "PLAIN")
+	for _, root := range []string{"internal", "apis"} {
+		err := filepath.WalkDir(root, func(folder string, d os.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return err
+			}
+			tests, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+			pkg := "./" + filepath.ToSlash(folder)
+			if err != nil || len(tests) == 0 || slices.Contains(plain, pkg) {
+				return err
+			}
+			for _, file := range parsed(t, folder) {
+				if startsGoroutines(file) != "" {
+					return nil
+				}
+			}
+			t.Errorf("%s starts no goroutine: add it to the list PLAIN of the Makefile, and remove it from DEEP", pkg)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestVolumeTestsExist shows that each test that make unit leaves to its run without the race
 // detector is a test of the hub: a name that matches nothing would be left out of both runs. No
 // other package has a test of that name, because make unit leaves it out there and runs it nowhere.
