@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -59,16 +60,21 @@ type Language struct {
 	checker  *typecheck.Checker
 }
 
-// New returns a Language.
-func New() (*Language, error) {
-	sync := expression.Type("orrery.Sync", map[string]*apiservercel.DeclType{
+// environment returns the environment of the language. It is the same for all hubs, so a process makes it once.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	syncType := expression.Type("orrery.Sync", map[string]*apiservercel.DeclType{
 		"state": apiservercel.StringType, "applied": apiservercel.BoolType, "health": apiservercel.StringType,
 		"generation": apiservercel.IntType, "stale": apiservercel.BoolType, "since": apiservercel.StringType, "error": apiservercel.StringType,
 	})
-	env, err := expression.New(map[string]*apiservercel.DeclType{varLocation: expression.Location(), varSync: sync},
+	return expression.New(map[string]*apiservercel.DeclType{varLocation: expression.Location(), varSync: syncType},
 		cel.Variable(varObject, cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable(varStatus, cel.MapType(cel.StringType, cel.DynType)),
 	)
+})
+
+// New returns a Language.
+func New() (*Language, error) {
+	env, err := environment()
 	if err != nil {
 		return nil, fmt.Errorf("make the language of Summaries: %w", err)
 	}

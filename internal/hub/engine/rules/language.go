@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -41,14 +42,19 @@ type program struct {
 	data            uses
 }
 
-// newLanguage returns the language of rules.
-func newLanguage() (*language, error) {
+// environment returns the environment of the language. It is the same for all hubs, so a process makes it once.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
 	space := expression.Type("orrery.Space", map[string]*apiservercel.DeclType{"name": apiservercel.StringType, "labels": expression.Labels()})
-	env, err := expression.New(map[string]*apiservercel.DeclType{varLocation: expression.Location(), varSpace: space},
+	return expression.New(map[string]*apiservercel.DeclType{varLocation: expression.Location(), varSpace: space},
 		cel.Variable(varSelf, cel.DynType),
 		cel.Variable(varObject, cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable(varData, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.StringType))),
 	)
+})
+
+// newLanguage returns the language of rules.
+func newLanguage() (*language, error) {
+	env, err := environment()
 	if err != nil {
 		return nil, err
 	}
