@@ -76,6 +76,19 @@ func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
 	return counts
 }
 
+// IsCustomizerCounted reports whether a Tracker has evaluated all changes up to a revision, such as that of the
+// row of a Customizer, or no longer withholds the counts of its space. If not, its errors may be those of
+// former rules, and Dirty returns it again.
+func IsCustomizerCounted(t *Tracker, c Customizer, rev int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rev >= rev && !t.due.isWithheld(c.Space) {
+		return true
+	}
+	t.failedRules.dirty[c] = struct{}{}
+	return false
+}
+
 // Customizer returns the first maxErrors pairs that are held for a rule of a Customizer, in
 // the order of object and location, as of the last Work. They are described until the context ends.
 func (t *Tracker) Customizer(ctx context.Context, c Customizer) (errs []v1alpha1.CustomizerError) {
