@@ -81,6 +81,9 @@ const (
 
 // APIBindingStatus is the observed state of a binding.
 type APIBindingStatus struct {
+	// ObservedGeneration is the generation that the status describes, computed at each read.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions are Ready and ClaimsDecided. Ready: all resources of the export are bound and can
 	// be written. ClaimsDecided: each claim of the export is either rejected, or accepted in its
 	// present form.

@@ -139,9 +139,12 @@ const (
 
 // CustomizerStatus reports whether the rules are valid, and where they fail.
 type CustomizerStatus struct {
-	// Conditions are the conditions of the Customizer. Accepted: all tests, selectors, paths and
-	// expressions are valid. Invalid tests, selectors and releases have no effect. Other invalid
-	// rules fail for each object that they apply to.
+	// ObservedGeneration is the generation that the status describes, computed at each read.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions are Accepted and Ready. Accepted: all tests, selectors, paths and expressions are
+	// valid. Invalid tests, selectors and releases have no effect. Other invalid rules fail for each
+	// object that they apply to. Ready: Accepted is True, and no rule fails for any object.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -99,6 +99,9 @@ type ClaimReference struct {
 
 // APIExportStatus is the observed state of an export.
 type APIExportStatus struct {
+	// ObservedGeneration is the generation that the status describes, computed at each read.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions are the conditions of the export. Ready: all offered resources can be bound.
 	// +optional
 	// +listType=map

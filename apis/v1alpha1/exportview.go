@@ -67,6 +67,9 @@ type Split struct {
 
 // APIExportViewStatus is the observed state of a view.
 type APIExportViewStatus struct {
+	// ObservedGeneration is the generation that the status describes, computed at each read.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions are the conditions of the view. Ready: the hub serves the slices.
 	// +optional
 	// +listType=map

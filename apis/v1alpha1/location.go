@@ -235,12 +235,16 @@ type Prune struct {
 
 // LocationStatus is the observed state of a location.
 type LocationStatus struct {
-	// Conditions are Enrolled, Connected, ClusterAvailable, Synced, Compatible and Upsynced. Enrolled: an
+	// ObservedGeneration is the generation that the status describes, computed at each read.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions are Enrolled, Connected, ClusterAvailable, Synced, Compatible, Upsynced and Ready. Enrolled: an
 	// agent has joined, and its enrolment is not revoked. Connected: the agents of all shards hold
 	// a session; the hub writes it only when it changes. ClusterAvailable: the API server of the
 	// cluster answers the agent. Synced: all assigned objects are applied; the hub computes it at
 	// each read. Compatible: agent and hub can work together. While Compatible is False, the agent
-	// changes nothing.
+	// changes nothing. Ready: the location can take objects, since the agents are connected, the
+	// cluster answers, and nothing halts them. It does not depend on the assigned objects.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -465,15 +469,14 @@ const (
 	// ConditionCompatible reports whether agent and hub can work together. While it is False, the
 	// agent changes nothing.
 	ConditionCompatible = "Compatible"
-	// ConditionReady reports whether the hub serves a Space.
+	// ConditionReady reports whether an object of an evaluated generation is in effect as a whole.
 	ConditionReady = "Ready"
 	// ConditionAccepted reports whether the spec of a Placement or Customizer is valid.
 	ConditionAccepted = "Accepted"
 	// ConditionLocationsKnown is False, with ReasonNoSuchLocation, while a Placement names
 	// locations that do not exist; otherwise it is absent.
 	ConditionLocationsKnown = "LocationsKnown"
-	// ConditionComplete reports whether the rows of a Summary are complete, apart from those beyond
-	// its limit. If not, its reason is ReasonTooLarge or ReasonMixedTypes.
+	// ConditionComplete reports whether a Summary has all rows up to its limit.
 	ConditionComplete = "Complete"
 	// ConditionWholeReleases is False, with ReasonPartOfHelmRelease, while a Placement
 	// matches some objects of a Helm release but not all; otherwise it is absent.

@@ -381,11 +381,11 @@ type PlacementStatus struct {
 	// ObservedGeneration is the generation that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Accepted, Synced, LocationsKnown, WholeReleases and StatusReturned. Accepted:
-	// the selectors are valid. Synced: every pair is applied, and no removal is pending. The others
-	// are present only while False. LocationsKnown lists locations that do not exist.
-	// WholeReleases: a Helm release matches only partly. StatusReturned: statuses are too large to
-	// return.
+	// Conditions are Accepted, Synced, Ready, LocationsKnown, WholeReleases and StatusReturned.
+	// Accepted: the selectors are valid. Synced: every pair is applied, and no removal is pending.
+	// Ready: all other conditions are True, and every pair is healthy. The others are present only
+	// while False. LocationsKnown lists locations that do not exist. WholeReleases: a Helm release
+	// matches only partly. StatusReturned: statuses are too large to return.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -162,6 +162,16 @@ const (
 	// ReasonLogFull is the reason of refused writes, and of the condition Ready of spaces, while
 	// the hub's log is full.
 	ReasonLogFull = "LogFull"
+	// ReasonReady, of Ready: nothing is missing.
+	ReasonReady = "Ready"
+	// ReasonNotObserved, of Ready being Unknown: the hub has not yet evaluated this generation.
+	ReasonNotObserved = "NotObserved"
+	// ReasonNotHealthy, of Ready of a Placement: all objects are applied, and some are not healthy.
+	ReasonNotHealthy = "NotHealthy"
+	// ReasonExpressionFailed, of Ready of a Summary: objects are missing in the rows.
+	ReasonExpressionFailed = "ExpressionFailed"
+	// ReasonPaused, of Ready of a Location: spec.paused is true.
+	ReasonPaused = "Paused"
 	// ReasonProtocol is the reason of the condition Compatible when the hub has set it. A condition
 	// with any other reason was set by an administrator, and the hub does not change it.
 	ReasonProtocol = "Protocol"

@@ -87,6 +87,9 @@ type SpaceStatus struct {
 	// Bytes is the total size of these objects as stored.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
+	// ObservedGeneration is the generation that the status describes, computed at each read.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions are the conditions of the space. Ready: the hub serves the space.
 	// +optional
 	// +listType=map

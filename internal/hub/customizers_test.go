@@ -4,9 +4,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestCustomizersReachAgents follows what Customizers change for a location: a put with
@@ -77,11 +80,13 @@ func TestCustomizerStatus(t *testing.T) {
 			return err.Error()
 		}
 		conditions, _ := dig(u.Object, "status", "conditions").([]any)
-		if len(conditions) != 1 {
-			return "no condition, or more than one"
+		if len(conditions) != 2 {
+			return "not two conditions"
 		}
-		if c := conditions[0].(map[string]any); c["type"] != "Accepted" || c["status"] != "True" || c["observedGeneration"] != u.GetGeneration() {
-			return text(c)
+		for i, name := range []string{"Accepted", "Ready"} {
+			if c := conditions[i].(map[string]any); c["type"] != name || c["status"] != "True" || c["observedGeneration"] != u.GetGeneration() {
+				return text(c)
+			}
 		}
 		return ""
 	}
@@ -96,4 +101,36 @@ func TestCustomizerStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually(accepted)
+}
+
+// TestReadyAfterRules checks that no reader sees a Customizer Ready whose rule fails for an object, also not
+// between the acceptance of the rule and its first evaluation.
+func TestReadyAfterRules(t *testing.T) {
+	t.Parallel()
+	r := startPrepared(t, t.TempDir(), func(hub.Internals) {})
+	r.placeMarked()
+	customizers := r.space("s").Resource(customizersGVR)
+	w, err := customizers.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	r.create("s", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "z", nil, ruled(map[string]any{"path": "$.data.site", "expression": "location.properties.site.lowerAscii()"})))
+	for {
+		event := limit.Receive(t, w.ResultChan(), "Ready of the Customizer has the reason RuleFailed")
+		u, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			t.Fatalf("the watch ends with %+v", event.Object)
+		}
+		conditions, _ := dig(u.Object, "status", "conditions").([]any)
+		if len(conditions) == 0 {
+			t.Fatalf("there is no condition: %s", text(u))
+		}
+		switch c := conditions[len(conditions)-1].(map[string]any); {
+		case c["type"] != "Ready" || c["status"] == "True":
+			t.Fatalf("the last condition is %s", text(c))
+		case c["reason"] == "RuleFailed":
+			return
+		}
+	}
 }

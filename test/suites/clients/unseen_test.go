@@ -79,8 +79,8 @@ var gizmos = schema.GroupVersionResource{Group: "example.org", Version: "v1", Re
 // clientTimeout is the timeout with which clients are started that must not succeed.
 const clientTimeout = 3 * time.Second
 
-// TestUnseenByClients runs clients that wait for objects: Helm, Flux's apply engine, kubectl wait and
-// kubectl rollout status. None of them succeeds while the site has an earlier version, or cannot be
+// TestUnseenByClients runs clients that wait for objects and for their Placement: Helm, Flux's apply engine,
+// kubectl wait and kubectl rollout status. None of them succeeds while the site has an earlier version, or cannot be
 // observed. All of them succeed once the site is as desired.
 func TestUnseenByClients(t *testing.T) {
 	w := world.New(t, "--heartbeat=1s", "--disconnected-after=3s")
@@ -104,6 +104,7 @@ func TestUnseenByClients(t *testing.T) {
 		return nil
 	})
 	u.write("2")
+	u.isNotReady()
 	u.noneSucceeds("2", "the site has an earlier version")
 	clients := u.start("2")
 	u.noneHasEnded(clients, "the site has an earlier version")
@@ -121,6 +122,7 @@ func TestUnseenByClients(t *testing.T) {
 			return nil
 		})
 	}
+	u.isNotReady()
 	u.noneSucceeds("2", "the site cannot be observed")
 	clients = u.start("2")
 	u.noneHasEnded(clients, "the site cannot be observed")
@@ -219,10 +221,26 @@ func (u *unseenSite) clients() []waitingClient {
 		{"kubectl rollout status", command("kubectl", "rollout", "status", "deployment/flux"), "timed out waiting for the condition"},
 		{"kubectl wait, Deployment", command("kubectl", "wait", "deployment/flux", "--for=condition=Available"), "timed out waiting for the condition"},
 		{"kubectl wait, Gizmo", command("kubectl", "wait", "gizmo/flux", "--for=condition=Ready"), "timed out waiting for the condition"},
+		{"kubectl wait, Placement", command("kubectl", "wait", "placement/edge", "--for=condition=Ready"), "timed out waiting for the condition"},
 		{"Flux", func(version string, timeout time.Duration) error {
 			return u.flux.Wait(u.objects(version), ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: timeout})
 		}, "InProgress"},
+		{"Flux, Placement", func(_ string, timeout time.Duration) error {
+			return u.flux.Wait(fluxObjects(u.t, waitedEverywhere)[1:], ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: timeout})
+		}, "InProgress"},
 	}
+}
+
+// isNotReady waits until the Placement is not Ready: its counts follow its objects after a moment.
+func (u *unseenSite) isNotReady() {
+	u.t.Helper()
+	u.w.Eventually("the Placement is not Ready", func() error {
+		is := env.Kubectl(u.t, u.s.kubeconfig, "get", "placement", "edge", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		if is != "False" && is != "Unknown" {
+			return fmt.Errorf("its condition Ready is %q", is)
+		}
+		return nil
+	})
 }
 
 // noneSucceeds starts each client with a short timeout: it finds objects that are not done.

@@ -1,7 +1,7 @@
-// Package computed adds computed status to Spaces and Locations when they are read: the usage of a
-// space, the counts of the objects assigned to a location, and the conditions that follow from
-// them. This status is not stored, since each change of an object would cost a write for each of
-// its locations.
+// Package computed adds computed status to objects of Orrery's kinds when they are read: the usage
+// of a space, the counts of the objects assigned to a location, and the conditions that follow from
+// them and from others. This status is not stored, since each change of an object would cost a write
+// for each of its locations.
 //
 // It must never write.
 package computed
@@ -23,6 +23,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/progress"
 	"orrery.dev/orrery/internal/hub/engine/quota"
+	"orrery.dev/orrery/internal/hub/engine/ready"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -41,7 +42,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Statuses adds computed status to Spaces and Locations. It is safe for concurrent use.
+// Statuses adds computed status to objects of Orrery's kinds. It is safe for concurrent use.
 type Statuses struct {
 	config Config
 	synced *syncTimes
@@ -54,20 +55,26 @@ func New(config Config) *Statuses { return &Statuses{config: config, synced: new
 // added.
 func (s *Statuses) Complete(row *table.Row) []byte {
 	in, r, name, ok := key.Split(row.Key)
-	switch {
-	case !ok || in != key.Root:
-	case r == key.Locations:
-		return s.completeLocation(row, key.Location(name))
-	case r == key.Spaces:
-		return s.completeSpace(row, key.Space(name))
+	if !ok {
+		return nil
 	}
-	return nil
+	value, ok := ready.Complete(r, name, row.Meta, row.Value)
+	if !ok || in != key.Root {
+		return value
+	}
+	switch r {
+	case key.Locations:
+		return s.completeLocation(row, value, key.Location(name))
+	case key.Spaces:
+		return s.completeSpace(row, value, key.Space(name))
+	}
+	return value
 }
 
-// completeSpace adds its usage to a Space.
-func (s *Statuses) completeSpace(row *table.Row, name key.Space) []byte {
+// completeSpace adds its usage to a Space, whose value is that of the row or a copy.
+func (s *Statuses) completeSpace(row *table.Row, value []byte, name key.Space) []byte {
 	used := s.config.Usage.InSpace(name)
-	value, err := sjson.SetBytes(bytes.Clone(row.Value), "status.objects", used.Objects)
+	value, err := sjson.SetBytes(bytes.Clone(value), "status.objects", used.Objects)
 	if err != nil {
 		return nil
 	}
@@ -80,17 +87,18 @@ func (s *Statuses) completeSpace(row *table.Row, name key.Space) []byte {
 	return value
 }
 
-// completeLocation adds the counts of assigned objects to a Location, and the condition Synced.
-func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
+// completeLocation adds the counts of assigned objects to a Location, and the condition Synced. value
+// is that of the row or a copy.
+func (s *Statuses) completeLocation(row *table.Row, value []byte, name key.Location) []byte {
 	var l v1alpha1.Location
-	if json.Unmarshal(row.Value, &l) != nil { // shown as stored
+	if json.Unmarshal(value, &l) != nil { // shown as stored
 		return nil
 	}
 	counts := s.config.Progress.Location(name)
 	if objectstate.IsStale(l.Status.Conditions) {
 		counts.Stale = counts.Assigned
 	}
-	value, err := setFields(bytes.Clone(row.Value), counts)
+	value, err := setFields(bytes.Clone(value), counts)
 	if err != nil {
 		return nil
 	}
