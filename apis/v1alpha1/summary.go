@@ -33,13 +33,13 @@ type Summary struct {
 }
 
 // SummarySpec defines a table. With combine there is one row for each group, with select one row
-// for each object at each location.
+// for each object at each location, or with forEach for each element of these objects.
 //
 // Expressions are CEL with the Kubernetes libraries. Variables: object, as it is in the space or,
 // for Upsynced and Associated, as its location reports it; status, its status at the location;
 // location, with name, labels and properties; sync, with state, applied (bool), health, generation
-// (of the report), stale (bool), since (string) and error (string). has(object.spec.x) tests
-// whether a field exists.
+// (of the report), stale (bool), since (string) and error (string); with forEach also item, an
+// element. has(object.spec.x) tests whether a field exists.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.combine) != has(self.select)",message="give combine or select, and not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.groupBy) || has(self.combine)",message="groupBy needs combine"
@@ -57,7 +57,15 @@ type SummarySpec struct {
 	// +optional
 	// +kubebuilder:default=Downsynced
 	From SummarySource `json:"from,omitempty"`
-	// Filter is an expression. Objects for which it is false are excluded.
+	// ForEach is an expression that returns a list of up to 256 elements, such as object.results. All
+	// other expressions are then evaluated once for each element, which is their variable item. An
+	// object counts with each of these elements instead of once; null has none. If an expression
+	// fails for an element, all of the object is missing in the rows.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	ForEach string `json:"forEach,omitempty"`
+	// Filter is an expression. Objects or elements for which it is false are excluded.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -131,7 +139,8 @@ type SummaryCombine struct {
 	// COUNT and SUM are 0, and all others are null.
 	Type SummaryCombineType `json:"type"`
 	// Expression computes the values: numbers, quantities or durations; for MIN and MAX also times
-	// and strings; for COUNT any values. COUNT without an expression counts all objects.
+	// and strings; for COUNT any values. COUNT without an expression counts all objects, or all
+	// elements of forEach.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -191,9 +200,10 @@ type SummaryStatus struct {
 	// in the rows. When absent, the rows are up to date.
 	// +optional
 	AsOf *metav1.Time `json:"asOf,omitempty"`
-	// Conditions are Accepted and Complete. Accepted: all tests and expressions are valid.
+	// Conditions are Accepted, Complete and Ready. Accepted: all tests and expressions are valid.
 	// Complete: the rows are complete, apart from those beyond the limit. Complete is False with the
-	// reason Counting while changes, or objects that are counted for the first time, wait.
+	// reason Counting while changes, or objects that are counted for the first time, wait. Ready: both
+	// are True, no object is missing in the rows, and no report is stale.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -27,19 +27,21 @@ metadata: {name: results}
 spec:
   from: Upsynced
   match: [{apiGroup: wgpolicyk8s.io, resources: [policyreports]}]
+  forEach: object.?results
   groupBy:
-  - {name: policy, expression: "object.results[0].policy"}
-  - {name: result, expression: "object.results[0].result"}
+  - {name: policy, expression: item.policy}
+  - {name: result, expression: item.result}
   combine: [{name: found, type: COUNT}]
 `
 
-// finding is a report that Kyverno, which does not run, would make at a cluster of one object.
+// finding is a report that Kyverno, which does not run, would make at a cluster of one object, by two
+// policies of which the object satisfies the second.
 func finding(name, result string) string {
 	return fmt.Sprintf(`
 apiVersion: wgpolicyk8s.io/v1alpha2
 kind: PolicyReport
 metadata: {name: %s, namespace: default, labels: {app.kubernetes.io/managed-by: kyverno}}
-results: [{policy: labels, rule: labels, result: %s}]
+results: [{policy: labels, rule: labels, result: %s}, {policy: limits, rule: limits, result: pass}]
 summary: {%s: 1}
 ---`, name, result, result)
 }
@@ -69,7 +71,7 @@ func (f *found) is(t *testing.T, rows string, stale int64, want ...string) {
 		for _, o := range f.informer.GetStore().List() {
 			u := o.(*unstructured.Unstructured)
 			all, _, err := unstructured.NestedSlice(u.Object, "results")
-			if err != nil || len(all) != 1 {
+			if err != nil || len(all) != 2 {
 				return fmt.Errorf("%v: %w", u.Object, err)
 			}
 			result := all[0].(map[string]any)["result"]
@@ -111,10 +113,10 @@ func reported(t *testing.T, w *world.World, s *space, berlin, paris *world.Site)
 	f := newFound(t, w, s)
 	kubectl(berlin, "apply", finding("one", "fail"), finding("two", "pass"))
 	kubectl(paris, "apply", finding("one", "pass"))
-	f.is(t, "[[labels fail 1] [labels pass 2]]", 0, "berlin/one fail", "berlin/two pass", "paris/one pass")
+	f.is(t, "[[labels fail 1] [labels pass 2] [limits pass 3]]", 0, "berlin/one fail", "berlin/two pass", "paris/one pass")
 
 	berlin.Agent.Stop()
-	f.is(t, "[[labels fail 1] [labels pass 2]]", 2, "berlin/one fail", "berlin/two pass", "paris/one pass")
+	f.is(t, "[[labels fail 1] [labels pass 2] [limits pass 3]]", 2, "berlin/one fail", "berlin/two pass", "paris/one pass")
 	view := w.Hub.PathKubeconfig("views/reports/spaces/shop/locations/*")
 	w.Eventually("the reports of berlin are marked as stale", func() error {
 		all, err := env.TryKubectl(t, view, "get", "policyreports", "-A")
@@ -129,9 +131,9 @@ func reported(t *testing.T, w *world.World, s *space, berlin, paris *world.Site)
 	kubectl(berlin, "apply", finding("one", "pass"), finding("three", "fail"))
 	kubectl(berlin, "delete", finding("two", "pass"))
 	kubectl(paris, "delete", finding("one", "pass"))
-	f.is(t, "[[labels fail 1] [labels pass 1]]", 2, "berlin/one fail", "berlin/two pass")
+	f.is(t, "[[labels fail 1] [labels pass 1] [limits pass 2]]", 2, "berlin/one fail", "berlin/two pass")
 	berlin.Agent.Start()
-	f.is(t, "[[labels fail 1] [labels pass 1]]", 0, "berlin/one pass", "berlin/three fail")
+	f.is(t, "[[labels fail 1] [labels pass 1] [limits pass 2]]", 0, "berlin/one pass", "berlin/three fail")
 	kubectl(berlin, "delete", finding("one", "pass"), finding("three", "fail"))
 	f.is(t, "[]", 0)
 }

@@ -1,5 +1,6 @@
 // Package aggregate computes the tables of Summaries over many objects, each at each of its
-// locations. The rows are the selected objects, or groups with combinations of their values.
+// locations. The rows are the selected objects or their elements, or groups with combinations of their
+// values.
 //
 // A Summary is a Definition and a State. Contributions of objects at locations are put into the
 // State. It updates its rows at a cost that does not depend on their number, and is always equal to
@@ -14,6 +15,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -53,17 +55,24 @@ type State struct {
 
 // entry is a pair that is in the rows or has failed. Filtered pairs have none.
 type entry struct {
-	group   *group
-	values  []Value
+	// rows are the rows of its elements, in order.
+	rows    []rowElement
 	failure string
 	size    int
 }
 
+// rowElement is an element that is counted in a row.
+type rowElement struct {
+	group  *group
+	values []Value
+}
+
 // group is a row.
 type group struct {
-	// key identifies the group; for a selected row, it is that of the pair.
+	// key identifies the group; for a selected row, it is that of the pair and the element.
 	key   string
 	pair  Pair
+	index int
 	keys  []Value
 	n     int64
 	accus []accumulator
@@ -84,7 +93,7 @@ func NewState(d *Definition) *State {
 	}
 	options := btree.Options{NoLocks: true, Degree: degree}
 	s.order = btree.NewBTreeGOptions(func(a, b *group) bool {
-		return cmp.Or(a.pair.compare(b.pair), compareAll(a.keys, b.keys)) < 0
+		return cmp.Or(a.pair.compare(b.pair), cmp.Compare(a.index, b.index), compareAll(a.keys, b.keys)) < 0
 	}, options)
 	s.failing = btree.NewBTreeGOptions(func(a, b failure) bool {
 		return cmp.Or(strings.Compare(string(a.location), string(b.location)), strings.Compare(a.path, b.path)) < 0
@@ -96,13 +105,13 @@ func NewState(d *Definition) *State {
 // changed.
 func (s *State) Set(p Pair, c Contribution) (changed bool) {
 	old := s.pairs[p]
-	if old != nil && c.Failure == old.failure && (c.Failure != "" || c.in && s.same(old, &c)) {
+	if old != nil && c.Failure == old.failure && (c.Failure != "" || len(c.elements) > 0 && s.same(old, &c)) {
 		return false
 	}
 	if old != nil {
 		s.take(p, old)
 	}
-	if !c.in && c.Failure == "" {
+	if len(c.elements) == 0 && c.Failure == "" {
 		return old != nil
 	}
 	e := &entry{failure: c.Failure, size: c.size()}
@@ -112,18 +121,27 @@ func (s *State) Set(p Pair, c Contribution) (changed bool) {
 		s.failing.Set(failure{p.Location, p.Path, c.Failure})
 		return true
 	}
-	e.group = s.group(p, c.keys)
-	if !s.onlyCounts() {
-		e.values = c.values
-	}
-	e.group.n++
-	s.touched[e.group] = struct{}{}
-	for i := range c.values {
-		e.group.accus[i].add(c.values[i], 1)
+	e.rows = make([]rowElement, 0, len(c.elements))
+	for _, one := range c.elements {
+		e.rows = append(e.rows, s.count(p, one))
 	}
 	s.byLocation[p.Location]++
 	s.n++
 	return true
+}
+
+// count counts an element of a pair in its row.
+func (s *State) count(p Pair, one element) rowElement {
+	g := s.group(p, one.index, one.keys)
+	g.n++
+	s.touched[g] = struct{}{}
+	for i := range one.values {
+		g.accus[i].add(one.values[i], 1)
+	}
+	if s.onlyCounts() {
+		return rowElement{group: g}
+	}
+	return rowElement{g, one.values}
 }
 
 // onlyCounts reports whether all columns only count, so that values need not be stored.
@@ -133,7 +151,9 @@ func (s *State) onlyCounts() bool {
 
 // same reports whether an entry, which has not failed, equals a contribution.
 func (s *State) same(e *entry, c *Contribution) bool {
-	return e.group != nil && compareAll(e.group.keys, c.keys) == 0 && (s.onlyCounts() || compareAll(e.values, c.values) == 0)
+	return slices.EqualFunc(e.rows, c.elements, func(r rowElement, one element) bool {
+		return (!s.selects || r.group.index == one.index) && compareAll(r.group.keys, one.keys) == 0 && (s.onlyCounts() || compareAll(r.values, one.values) == 0)
+	})
 }
 
 // Remove removes the contribution of a pair.
@@ -142,24 +162,12 @@ func (s *State) Remove(p Pair) (changed bool) { return s.Set(p, Contribution{}) 
 func (s *State) take(p Pair, e *entry) {
 	delete(s.pairs, p)
 	s.size -= e.size
-	if e.group == nil {
+	if e.failure != "" {
 		s.failing.Delete(failure{location: p.Location, path: p.Path})
 		return
 	}
-	for i := range e.group.accus {
-		v := count(1)
-		if e.values != nil {
-			v = e.values[i]
-		}
-		e.group.accus[i].add(v, -1)
-	}
-	s.touched[e.group] = struct{}{}
-	if e.group.n--; e.group.n == 0 {
-		s.countTraits(s.traits, e.group.traits, -1)
-		delete(s.touched, e.group)
-		delete(s.groups, e.group.key)
-		s.order.Delete(e.group)
-		s.size -= e.group.size()
+	for _, r := range e.rows {
+		s.uncount(r)
 	}
 	if s.byLocation[p.Location]--; s.byLocation[p.Location] == 0 {
 		delete(s.byLocation, p.Location)
@@ -167,13 +175,33 @@ func (s *State) take(p Pair, e *entry) {
 	s.n--
 }
 
-// group returns the group of a pair with some keys.
-func (s *State) group(p Pair, keys []Value) *group {
+// uncount reverts count.
+func (s *State) uncount(r rowElement) {
+	g := r.group
+	for i := range g.accus {
+		v := count(1)
+		if r.values != nil {
+			v = r.values[i]
+		}
+		g.accus[i].add(v, -1)
+	}
+	s.touched[g] = struct{}{}
+	if g.n--; g.n == 0 {
+		s.countTraits(s.traits, g.traits, -1)
+		delete(s.touched, g)
+		delete(s.groups, g.key)
+		s.order.Delete(g)
+		s.size -= g.size()
+	}
+}
+
+// group returns the group of an element of a pair with some keys.
+func (s *State) group(p Pair, index int, keys []Value) *group {
 	var k string
 	if s.selects {
-		k = p.Path + "\x00" + string(p.Location)
+		k = p.Path + "\x00" + string(p.Location) + "\x00" + strconv.Itoa(index)
 	} else {
-		p = Pair{}
+		p, index = Pair{}, 0
 		var b bytes.Buffer
 		for _, v := range keys {
 			v.key(&b)
@@ -182,7 +210,7 @@ func (s *State) group(p Pair, keys []Value) *group {
 	}
 	g := s.groups[k]
 	if g == nil {
-		g = &group{key: k, pair: p, keys: keys}
+		g = &group{key: k, pair: p, index: index, keys: keys}
 		for _, c := range s.combined {
 			g.accus = append(g.accus, newAccumulator(c.as))
 		}

@@ -14,11 +14,13 @@ import (
 // Definition is a compiled spec of a Summary. It is immutable.
 type Definition struct {
 	// Uses are the variables in the expressions.
-	Uses     Uses
+	Uses Uses
+	// forEach returns the elements of an object; nil if the object itself is the only one.
+	forEach  *program
 	filter   *program
 	keys     []column
 	combined []column
-	// selects reports whether each object at each location is a row.
+	// selects reports whether each object at each location, or each of its elements, is a row.
 	selects bool
 	limit   int
 }
@@ -50,8 +52,9 @@ func (l *Language) compileParts(spec *v1alpha1.SummarySpec, path *field.Path) (d
 	if d.limit == 0 {
 		d.limit = defaultLimit
 	}
+	scope := ofObject
 	compile := func(source string, path *field.Path, fits func(family) error) *program {
-		p, err := l.compile(source)
+		p, err := l.compile(source, scope)
 		if err == nil {
 			err = fits(p.family())
 		}
@@ -60,8 +63,12 @@ func (l *Language) compileParts(spec *v1alpha1.SummarySpec, path *field.Path) (d
 			return nil
 		}
 		d.Uses = d.Uses.with(p.uses)
-		expressions = append(expressions, Expression{Source: source, path: path, uses: p.uses, fits: fits})
+		expressions = append(expressions, Expression{Source: source, path: path, uses: p.uses, fits: fits, scope: scope})
 		return p
+	}
+	if spec.ForEach != "" {
+		d.forEach = compile(spec.ForEach, path.Child("forEach"), lists)
+		scope = ofElement
 	}
 	if spec.Filter != "" {
 		d.filter = compile(spec.Filter, path.Child("filter"), filters)
@@ -84,6 +91,13 @@ func (l *Language) compileParts(spec *v1alpha1.SummarySpec, path *field.Path) (d
 		d.combined = append(d.combined, made)
 	}
 	return d, expressions, errs
+}
+
+func lists(f family) error {
+	if f != null && f != other {
+		return fmt.Errorf("gives %s, where a list belongs", nameOf(f))
+	}
+	return nil
 }
 
 func filters(f family) error {
@@ -121,16 +135,28 @@ type Contribution struct {
 	Failure string
 	// Cost is the cost of the expressions that were not cached, in CEL's units.
 	Cost uint64
-	in   bool
-	keys []Value
+	// elements are those that the filter admits, in order. Without forEach there is at most one.
+	elements []element
+}
+
+// element is the contribution of one element of an object at a location.
+type element struct {
+	// index is that in the list of forEach.
+	index int
+	keys  []Value
 	// values are the values for combination.
 	values []Value
 }
 
 // Contribute evaluates the expressions for one object at one location.
-func (d *Definition) Contribute(input Input) Contribution {
+func (d *Definition) Contribute(input Input) (c Contribution) {
 	e := evaluation{input: input}
-	c, err := d.contribute(&e)
+	var err error
+	if d.forEach == nil {
+		c.elements, err = d.admit(&e, nil, 0)
+	} else {
+		c.elements, err = d.contributeEach(&e)
+	}
 	if err != nil {
 		c = Contribution{Failure: wire.Brief(err.Error())}
 	}
@@ -138,52 +164,75 @@ func (d *Definition) Contribute(input Input) Contribution {
 	return c
 }
 
-func (d *Definition) contribute(e *evaluation) (c Contribution, err error) {
+// contributeEach evaluates the expressions for each element of an object. It fails as a whole if they fail
+// for one element.
+func (d *Definition) contributeEach(e *evaluation) (all []element, err error) {
+	list, err := e.list(d.forEach)
+	if err != nil {
+		return nil, fmt.Errorf("forEach: %w", err)
+	}
+	for i, item := range list {
+		if err := e.next(item); err != nil {
+			return nil, err
+		}
+		if all, err = d.admit(e, all, i); err != nil {
+			return nil, fmt.Errorf("element %d of forEach: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+// admit appends the element with an index to all if the filter admits it.
+func (d *Definition) admit(e *evaluation, all []element, index int) ([]element, error) {
 	if d.filter != nil {
 		v, err := e.eval(d.filter)
 		switch {
 		case err != nil:
-			return c, fmt.Errorf("filter: %w", err)
+			return nil, fmt.Errorf("filter: %w", err)
 		case v.family == null: // an absent optional value
-			return c, nil
+			return all, nil
 		case v.family != boolean:
-			return c, errors.New("filter: gives " + nameOf(v.family) + ", where a boolean belongs")
+			return nil, errors.New("filter: gives " + nameOf(v.family) + ", where a boolean belongs")
 		case v.amount.small == 0:
-			return c, nil
+			return all, nil
 		}
 	}
-	c.in = true
+	one := element{index: index}
 	for _, k := range d.keys {
 		v, err := e.eval(k.program)
 		if err != nil {
-			return c, fmt.Errorf("%s: %w", k.name, err)
+			return nil, fmt.Errorf("%s: %w", k.name, err)
 		}
-		c.keys = append(c.keys, v)
+		one.keys = append(one.keys, v)
 	}
 	for _, k := range d.combined {
 		v := count(1)
 		if k.program != nil {
+			var err error
 			if v, err = e.eval(k.program); err == nil {
 				err = combines(k.as, v.family)
 			}
 			if err != nil {
-				return c, fmt.Errorf("%s: %w", k.name, err)
+				return nil, fmt.Errorf("%s: %w", k.name, err)
 			}
 			if k.as == v1alpha1.SummaryCount && v.family != null {
 				v = count(1)
 			}
 		}
-		c.values = append(c.values, v)
+		one.values = append(one.values, v)
 	}
-	return c, nil
+	return append(all, one), nil
 }
 
 // size returns the approximate size in bytes.
 func (c *Contribution) size() (n int) {
-	const itself = 160
+	const itself, each = 80, 80
 	n = itself + len(c.Failure)
-	for _, v := range slices.Concat(c.keys, c.values) {
-		n += v.size()
+	for _, one := range c.elements {
+		n += each
+		for _, v := range slices.Concat(one.keys, one.values) {
+			n += v.size()
+		}
 	}
 	return n
 }

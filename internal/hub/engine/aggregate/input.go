@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
 	"orrery.dev/orrery/internal/hub/engine/expression"
@@ -16,6 +17,8 @@ type Input struct {
 	// Known caches the results of expressions for several Summaries with the same input; nil for no
 	// cache.
 	Known Known
+	// item is the present element of forEach.
+	item ref.Val
 }
 
 // Known caches the results of expressions for one Input. It is not safe for concurrent use.
@@ -41,6 +44,8 @@ func (in Input) ResolveName(name string) (any, bool) {
 		return in.Location, true
 	case varSync:
 		return in.Sync, true
+	case varItem:
+		return in.item, in.item != nil
 	}
 	return nil, false
 }

@@ -23,13 +23,14 @@ const (
 // Row is a row that can be merged with the same row of other States.
 type Row struct {
 	pair     Pair
+	index    int
 	keys     []Value
 	n        int64
 	partials []Partial
 }
 
 func (r *Row) compare(o *Row) int {
-	return cmp.Or(r.pair.compare(o.pair), compareAll(r.keys, o.keys))
+	return cmp.Or(r.pair.compare(o.pair), cmp.Compare(r.index, o.index), compareAll(r.keys, o.keys))
 }
 
 // Rows returns all rows, in order.
@@ -49,7 +50,7 @@ func (s *State) first(n int) []Row {
 }
 
 func (g *group) row() Row {
-	r := Row{pair: g.pair, keys: g.keys, n: g.n, partials: make([]Partial, len(g.accus))}
+	r := Row{pair: g.pair, index: g.index, keys: g.keys, n: g.n, partials: make([]Partial, len(g.accus))}
 	for i := range g.accus {
 		r.partials[i] = g.accus[i].partial()
 	}
@@ -66,7 +67,7 @@ func Merge(a, b []Row) []Row {
 		case c > 0:
 			merged, b = append(merged, b[0]), b[1:]
 		default:
-			r := Row{pair: a[0].pair, keys: a[0].keys, n: a[0].n + b[0].n}
+			r := Row{pair: a[0].pair, index: a[0].index, keys: a[0].keys, n: a[0].n + b[0].n}
 			for i := range a[0].partials {
 				r.partials = append(r.partials, a[0].partials[i].Merge(b[0].partials[i]))
 			}

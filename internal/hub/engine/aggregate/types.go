@@ -14,6 +14,7 @@ type Expression struct {
 	path   *field.Path
 	uses   Uses
 	fits   func(family) error
+	scope  scope
 }
 
 // Expressions returns the valid expressions of a spec whose types depend on the schemas of objects.
@@ -34,7 +35,7 @@ func (l *Language) CheckTypes(p Expression, kind *openapi.Schema) *field.Error {
 	if kind != nil {
 		status, _ = kind.Field("status")
 	}
-	resultType, err := l.checker.Check(p.Source, typecheck.Variables{{Name: varObject, Schema: kind}, {Name: varStatus, Schema: status}})
+	resultType, err := l.checkers[p.scope].Check(p.Source, typecheck.Variables{{Name: varObject, Schema: kind}, {Name: varStatus, Schema: status}})
 	if err == nil && resultType != nil {
 		err = p.fits(familyOf(resultType))
 	}

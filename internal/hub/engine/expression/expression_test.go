@@ -55,7 +55,7 @@ func TestLight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := light(program.Expr()); got != want || program.isLight != want {
+		if _, got := light(program.Expr()); got != want || program.isLight != want {
 			t.Errorf("%s: light is %v, want %v", source, got, want)
 		}
 	}

@@ -13,12 +13,13 @@ const (
 	LightCost = 2 * maxLight
 )
 
-// light reports whether an expression takes negligible time for all variables: it selects fields,
-// compares them with literals, and combines the results. Counting its cost would take longer than
-// its evaluation.
-func light(e ast.Expr) bool {
+// light reports whether an expression takes negligible time for all variables, and its size in nodes: it
+// selects fields, compares them with literals, and combines the results. Counting its cost would take longer
+// than its evaluation.
+func light(e ast.Expr) (nodes int, ok bool) {
 	left := maxLight
-	return isLight(e, &left)
+	ok = isLight(e, &left)
+	return maxLight - left, ok
 }
 
 func isLight(e ast.Expr, left *int) bool {

@@ -23,8 +23,10 @@ var ErrInterrupted = errors.New("the evaluation was interrupted")
 type Program struct {
 	run     cel.Program
 	checked *cel.Ast
-	// isLight reports whether the expression costs LightCost at most, whatever its variables are.
+	// isLight reports whether the expression costs LightCost at most, whatever its variables are. nodes is
+	// then the number of nodes of its syntax tree.
 	isLight bool
+	nodes   int
 }
 
 // Compile compiles an expression in an environment that New made, or that extends one.
@@ -46,7 +48,10 @@ func compile(env *cel.Env, expression string, allowLight bool) (*Program, error)
 	if issues != nil && len(issues.Errors()) > 0 {
 		return nil, errors.New("not valid: " + Messages(issues))
 	}
-	p := &Program{checked: checked, isLight: allowLight && light(checked.NativeRep().Expr())}
+	p := &Program{checked: checked}
+	if allowLight {
+		p.nodes, p.isLight = light(checked.NativeRep().Expr())
+	}
 	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
 	if !p.isLight {
 		options = append(options, cel.CustomDecorator(newCharger(env, checked).decorate), cel.InterruptCheckFrequency(1),
@@ -57,6 +62,12 @@ func compile(env *cel.Env, expression string, allowLight bool) (*Program, error)
 		return nil, fmt.Errorf("not valid: %w", err)
 	}
 	return p, nil
+}
+
+// LightCost returns what the evaluation costs at most, by the number of nodes of the expression; ok is false
+// if it is not light.
+func (p *Program) LightCost() (cost uint64, ok bool) {
+	return uint64(LightCost / maxLight * p.nodes), p.isLight // #nosec G115 -- no number of nodes is negative
 }
 
 // Expr returns the expression as it was checked.
