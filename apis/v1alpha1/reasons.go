@@ -170,7 +170,7 @@ const (
 	ReasonNotHealthy = "NotHealthy"
 	// ReasonExpressionFailed, of Ready of a Summary: objects are missing in the rows.
 	ReasonExpressionFailed = "ExpressionFailed"
-	// ReasonPaused, of Ready of a Location: spec.paused is true.
+	// ReasonPaused, of Ready of a Location: spec.mapping is Paused.
 	ReasonPaused = "Paused"
 	// ReasonProtocol is the reason of the condition Compatible when the hub has set it. A condition
 	// with any other reason was set by an administrator, and the hub does not change it.
