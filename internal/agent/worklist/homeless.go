@@ -17,8 +17,8 @@ const (
 )
 
 // homeless contains the items that wait for a Namespace, by the identity of the Namespace. One of them is the scout: it
-// retries, and when it waits no more, the others have a turn, too. The others do not retry meanwhile. It is guarded by
-// the lock of the worklist.
+// retries, and when it waits no more, the others have a turn, too. The others do not retry meanwhile. If the turn of the
+// scout fails, which may concern no other item, only the next scout has a turn. It is guarded by the lock of the worklist.
 type homeless map[string]*waiting
 
 // waiting are the items that wait for one Namespace. They have no scout if that has left.
@@ -34,7 +34,7 @@ func (h *homeless) finish(it *Item, r Result, items map[string]*Item, first bool
 	retry = r.Retry
 	switch {
 	case !r.Homeless:
-		awake = h.leave(it, r.Wanted)
+		awake = h.leave(it, r.Wanted && !r.Failed)
 	case h.arrived(it, r, items):
 		h.join(it)
 		retry = min(retry, housedRetry)
@@ -65,9 +65,10 @@ func (h *homeless) join(it *Item) bool {
 	return w.scout == it
 }
 
-// leave removes an item from those that wait for its Namespace. If it was the scout, leave returns the others, or only
-// one of them if the item has left since it is not desired any more: that becomes the scout.
-func (h *homeless) leave(it *Item, wanted bool) []*Item {
+// leave removes an item from those that wait for its Namespace. If it was the scout, leave returns the items to wake:
+// all others if all is set, and otherwise one, which becomes the scout. All is unset if the item has left without
+// finding the Namespace: it is not desired any more, or its turn has failed.
+func (h *homeless) leave(it *Item, all bool) []*Item {
 	if len(*h) == 0 {
 		return nil
 	}
@@ -87,7 +88,7 @@ func (h *homeless) leave(it *Item, wanted bool) []*Item {
 		return nil
 	}
 	w.scout = nil
-	return h.wake(w, in, wanted)
+	return h.wake(w, in, all)
 }
 
 // wake returns all items that wait for a Namespace, which wait no more, or only the scout.

@@ -145,3 +145,57 @@ func TestHomelessOfUntriedNamespace(t *testing.T) {
 		}
 	})
 }
+
+// TestHomelessScoutFails shows that the failed turn of a scout, which may concern no other item, has one other item take
+// its place. All others have a turn after a scout has found the Namespace, and each has one if all scouts fail.
+func TestHomelessScoutFails(t *testing.T) {
+	const count, retry = 20, 5 * time.Second
+	for name, fails := range map[string]int{"one": 1, "two": 2, "all": count} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := New()
+				defer e.Stop()
+				var all []store.Touched
+				for i := range count {
+					id := key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: fmt.Sprint(i)}
+					all = append(all, store.Touched{Object: key.Object{Space: "s", Identity: id}, Want: putWant()})
+				}
+				e.Touch(all)
+				failed, found, turns := map[string]bool{}, false, 0
+				// work gives turns for a time. A scout whose turn fails does not retry by itself.
+				work := func(d time.Duration, left int) int {
+					ctx, cancel := context.WithTimeout(t.Context(), d)
+					defer cancel()
+					for turns = 0; ; turns++ {
+						it, ok := e.Next(ctx)
+						switch {
+						case !ok:
+							return turns
+						case len(failed) < left:
+							failed[it.ID] = true
+							e.Finish(it, Result{Wanted: true, State: wire.Failed, Failed: true})
+						case found:
+							e.Finish(it, Result{Wanted: true, State: wire.Applied})
+						default:
+							e.Finish(it, Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true})
+						}
+					}
+				}
+				if n := work(time.Second, 0); n != count {
+					t.Fatalf("%d turns at first", n)
+				}
+				want := fails + 1 // the last one is the next scout, which waits on
+				if fails == count {
+					want = count
+				}
+				if n := work(retry, fails); n != want || len(failed) != fails {
+					t.Errorf("%d turns with %d failed ones, want %d", n, len(failed), want)
+				}
+				found = true
+				if n := work(retry, 0); n != count-fails || len(e.homeless) > 0 {
+					t.Errorf("%d turns after the Namespace was found, and %d Namespaces are waited for", n, len(e.homeless))
+				}
+			})
+		})
+	}
+}
