@@ -12,7 +12,14 @@ import (
 // applied again.
 func Halted(f Facts, d Decision, before *wire.Report, why string) Decision {
 	switch d.Do {
-	case DoNothing, DoLook, DoNote, DoInspect, DoVerifyKind, DoForget, DoClaim:
+	case DoNothing:
+		if d.State == wire.Removing && d.Reason == v1alpha1.ReasonNoSuchResource { // it would wait for the end of the halt, too
+			waits := withheld(f.halts(before, why))
+			waits.Retry = d.Retry
+			return waits
+		}
+		return d
+	case DoLook, DoNote, DoInspect, DoVerifyKind, DoForget, DoClaim:
 		return d
 	case DoRefresh:
 		return f.pairWaits(*f.Want.Object())

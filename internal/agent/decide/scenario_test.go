@@ -193,7 +193,7 @@ func (g given) facts(t *testing.T) Facts {
 	}
 	words := map[string]*bool{
 		"former": &f.Former, "looked": &f.Inspected, "guarded": &f.Guarded, "settled": &f.DesiredComplete, "reported": &f.Reported, "traced": &f.Traced,
-		"pods": &f.Pods, "overdue": &f.Overdue,
+		"pods": &f.Pods, "overdue": &f.Overdue, "remembered": &f.Remembered,
 	}
 	for _, word := range g.Known {
 		if words[word] == nil {

@@ -229,7 +229,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 			return r.refusals.of(t, err)
 		}
 		if f.Remembered = t.aggregated; f.Remembered && !f.Traced {
-			return outcome{Decision: decide.Away()}
+			return haltedOutcome(t, f, outcome{Decision: decide.Away()})
 		}
 	}
 	if t.winner < 0 && t.record == nil && t.view.At.Version != "" {
@@ -277,6 +277,17 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	return r.refusals.of(t, unsettled)
 }
 
+// haltedOutcome adapts the outcome of a removal whose resource is not served, if the agent is halted: its report
+// shows the halt.
+func haltedOutcome(t *turn, f decide.Facts, o outcome) outcome {
+	if t.view.Halt == "" || o.forget {
+		return o
+	}
+	o.Decision = decide.Halted(f, o.Decision, t.before[t.object().Space], t.view.Halt)
+	o.held = o.Withheld
+	return o
+}
+
 // haltedBy is the outcome of a turn if its change was not sent, since the agent is halted.
 func haltedBy(gate *observe.Gate, t *turn, f decide.Facts) outcome {
 	why := cmp.Or(t.view.Halt, gate.Halted(), "the agent was halted")
@@ -316,7 +327,8 @@ func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 	case decide.DoLetGo:
 		return r.remover.letGo(ctx, t, d)
 	case decide.DoVerifyKind:
-		return r.remover.verifyKind(ctx, t)
+		o, err := r.remover.verifyKind(ctx, t)
+		return haltedOutcome(t, f, o), err
 	case decide.DoClaim:
 		return r.claim(ctx, t)
 	case decide.DoInherit:
