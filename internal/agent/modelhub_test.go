@@ -52,6 +52,8 @@ type center struct {
 	sessions map[key.Shard]int
 	starts   int
 	mood     mood
+	// dropsAggregated is true for a hub of a version that does not know Report.Aggregated.
+	dropsAggregated bool
 	// kept is the index of a walk that may be asked about again.
 	kept map[string]keptIndex
 }
@@ -195,7 +197,7 @@ func (s spoke) hello(marker string, after int64) *wire.Hello {
 	m := s.mark(s.revision)
 	return &wire.Hello{
 		UID: s.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
-		Continuous: s.continuous(marker, after), Settings: s.settings,
+		Continuous: s.continuous(marker, after), Settings: s.settings, KeepsAggregated: !s.dropsAggregated,
 	}
 }
 
@@ -322,6 +324,7 @@ func (s spoke) answer(call string, body *wire.Decoder) []byte {
 			}
 			s.took(l)
 			if delete(s.reports, l.Key); l.Report != nil {
+				l.Report.Aggregated = l.Report.Aggregated && !s.dropsAggregated
 				s.reports[l.Key] = *l.Report
 				if f := content[l.Key]; f.Gone != nil && confirms(f.Gone, l.Report) {
 					s.confirmed(f.Gone)
@@ -361,7 +364,9 @@ func (h *center) namespaces(body *wire.Decoder) []byte {
 	if err := body.Decode(&request); err != nil || len(request.Names) > wire.MaxNamespaces {
 		panic(fmt.Sprint(err, request))
 	}
-	return protocol.Lines(protocol.NamespacesIn(h.content(h.revision), request))
+	answer := protocol.NamespacesIn(h.content(h.revision), request)
+	answer.Marker, answer.Revision = h.marker(h.revision), h.revision
+	return protocol.Lines(answer)
 }
 
 // canonical is an object as a hub renders it.

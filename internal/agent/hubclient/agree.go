@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"orrery.dev/orrery/internal/agent/store"
-	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -22,13 +21,16 @@ const agreePage = 500
 // compare returns the comparison of the agent's reports with the hub's. onData is called
 // whenever data arrives.
 func (r *Reporter) compare(ctx context.Context, onData func()) (*comparison, error) {
-	mine, err := r.Store.ReportIndex()
+	mine, err := r.Store.ReportIndex(true)
 	if err != nil {
 		return nil, err
 	}
-	c := &comparison{
-		hub: r.Client, call: route.ReportsWalk, mine: mine,
-		onData: onData, greeted: func(wire.Hello) error { return nil },
+	c := &comparison{hub: r.Client, call: route.ReportsWalk, mine: mine, onData: onData}
+	c.greeted = func(h wire.Hello) (err error) {
+		if !h.KeepsAggregated { // otherwise each comparison would find the same differences
+			c.mine, err = r.Store.ReportIndex(false)
+		}
+		return err
 	}
 	return c, c.run(ctx)
 }
@@ -60,11 +62,8 @@ func (r *Reporter) load(ctx context.Context, keys []string, onData func()) error
 				if l.Report == nil {
 					continue
 				}
-				if err := t.Reports.Restore(l.Key, l.Report); err != nil {
+				if err := t.RestoreReport(l.Key, l.Report); err != nil {
 					return err
-				}
-				if _, resource, _, ok := key.Split(key.OfPath(l.Key)); ok && l.Report.Aggregated && store.IsPlaced(l.Key) {
-					t.Target.SetAggregated(resource, true) // until the kind is listed
 				}
 			}
 			return nil

@@ -85,7 +85,7 @@ func (m *memory) hello() wire.Frame {
 	root := rootOf(slices.Collect(maps.Values(m.content))...)
 	return wire.Frame{Hello: &wire.Hello{
 		UID: "location-uid", Marker: m.marker, Revision: m.revision, Root: root, Count: len(m.content), Continuous: true,
-		Settings: wire.Settings{HeartbeatSeconds: m.heartbeat},
+		Settings: wire.Settings{HeartbeatSeconds: m.heartbeat}, KeepsAggregated: true,
 	}}
 }
 
@@ -165,7 +165,7 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 		spans := map[string][]wire.Revisions{m.marker: {{First: 1, Last: m.revision}}}
 		return []any{wire.LogIdentityResponse{Marker: m.marker, Revision: m.revision, Spans: spans}}
 	case route.Namespaces:
-		return []any{wire.NamespacesResponse{}}
+		return []any{wire.NamespacesResponse{Marker: m.marker, Revision: m.revision}}
 	default: // reports
 		for _, l := range restOf[wire.ReportLine](body) {
 			if delete(m.reports, l.Key); l.Report != nil {

@@ -37,7 +37,7 @@ const (
 var (
 	// ErrPending is returned while a query is pending.
 	ErrPending = errors.New("wait for the hub's answer about the namespace")
-	// ErrUnanswered is returned if the hub does not answer and has never answered about the Namespace.
+	// ErrUnanswered is returned if the hub does not answer and no earlier answer about the Namespace counts.
 	ErrUnanswered = errors.New("the hub has not answered whether another shard of the location has the namespace")
 )
 
@@ -58,6 +58,11 @@ type Namespaces struct {
 type namespaceAnswer struct {
 	desired  bool
 	received time.Time
+	// session is the session during which the response was requested; zero if none was open.
+	session int
+	// marker and revision are the log position of the response; zero from a hub of the previous version.
+	marker   string
+	revision int64
 }
 
 type namespaceQuestion struct {
@@ -74,8 +79,10 @@ func NewNamespaces(l Link, queue func(ids []string)) *Namespaces {
 }
 
 // Desired reports whether a Namespace is desired at the location. If it returns an error, the identity id is enqueued
-// when the hub has responded. If the hub does not respond, the last response counts. Without one, Desired returns
-// ErrPending for a while and then ErrUnanswered: the agent of another shard may have received the Namespace.
+// when the hub has responded. If the hub does not respond, the last response counts. One by which the Namespace is not
+// desired counts only during the session in which it was received, or while the store has nothing newer from the log. If
+// none counts, Desired returns ErrPending for a while and then ErrUnanswered: the agent of another shard may have received
+// the Namespace.
 func (n *Namespaces) Desired(id, name string, now time.Time) (desired bool, err error) {
 	desired, overdue, err := n.lookup(id, name, now)
 	if len(overdue) > 0 {
@@ -106,11 +113,20 @@ func (n *Namespaces) lookup(id, name string, now time.Time) (desired bool, overd
 		q.overdue = true
 		overdue = slices.Collect(maps.Keys(q.waiting))
 	}
-	if ok {
+	if ok && (last.desired || n.isCurrent(last)) {
 		return last.desired, overdue, nil
 	}
 	q.waiting[id] = struct{}{}
 	return false, overdue, ErrUnanswered
+}
+
+// isCurrent reports whether a response is of the open session, or not older than the desired objects in the store.
+func (n *Namespaces) isCurrent(a namespaceAnswer) bool {
+	if a.session != 0 && a.session == n.State.session() {
+		return true
+	}
+	m := n.Store.Meta()
+	return a.marker != "" && a.marker == m.Marker && a.revision >= m.Newest()
 }
 
 // Run sends pending queries until ctx ends.
@@ -128,11 +144,12 @@ func (n *Namespaces) inquire(ctx context.Context) error {
 		if len(names) == 0 {
 			return nil
 		}
+		session := n.State.session()
 		answer, err := n.Client.namespaces(ctx, names)
 		if err != nil {
 			return err
 		}
-		n.queue(n.learn(names, answer, time.Now()))
+		n.queue(n.learn(names, answer, session, time.Now()))
 	}
 }
 
@@ -148,12 +165,15 @@ func (n *Namespaces) next() (names []string) {
 	return names
 }
 
-// learn records a response and returns the identities that waited for it.
-func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now time.Time) (ids []string) {
+// learn records a response to a request of a session, and returns the identities that waited for it.
+func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, session int, now time.Time) (ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, name := range names {
-		n.known[name] = namespaceAnswer{desired: slices.Contains(answer.Desired, name), received: now}
+		n.known[name] = namespaceAnswer{
+			desired: slices.Contains(answer.Desired, name), received: now,
+			session: session, marker: answer.Marker, revision: answer.Revision,
+		}
 		if q := n.pending[name]; q != nil {
 			for id := range q.waiting {
 				ids = append(ids, id)

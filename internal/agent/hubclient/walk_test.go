@@ -225,7 +225,7 @@ func TestReportsAgree(t *testing.T) {
 	mine, other := wire.Report{UID: "1", State: wire.Applied}, wire.Report{UID: "1", State: wire.Applied, Completed: "x"}
 	if err := s.Store.Write(t.Context(), func(x *store.Tx) error {
 		for i := range 1000 {
-			if err := x.Reports.Restore(name(i), &mine); err != nil {
+			if err := x.RestoreReport(name(i), &mine); err != nil {
 				return err
 			}
 		}

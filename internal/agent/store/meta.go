@@ -97,6 +97,9 @@ type Meta struct {
 	// Aggregated lists the resources, as RESOURCE.GROUP, that the cluster has served without a
 	// CustomResourceDefinition: if the cluster ceases to serve them, their objects still exist.
 	Aggregated []string `json:"aggregated,omitempty"`
+	// Moved lists the resources that were in Aggregated until the cluster served them by a
+	// CustomResourceDefinition. Reports from before that move do not put them back.
+	Moved []string `json:"moved,omitempty"`
 }
 
 // State identifies the state of a store: Life and Moves of its Meta.
@@ -210,6 +213,9 @@ func (m *Meta) Newest() int64 {
 
 // IsAggregated reports whether the cluster has served a resource without a CustomResourceDefinition.
 func (m *Meta) IsAggregated(r key.Resource) bool { return slices.Contains(m.Aggregated, r.String()) }
+
+// hasMoved reports whether a resource is in Moved.
+func (m *Meta) hasMoved(r key.Resource) bool { return slices.Contains(m.Moved, r.String()) }
 
 // countMove counts a change that an older copy of the store does not have.
 func (m *Meta) countMove() { m.Moves++ }

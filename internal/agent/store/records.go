@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -23,6 +25,13 @@ func (r Records) Get(id string) (*Record, error) {
 
 // Contains reports whether an identity has a record.
 func (r Records) Contains(id string) bool { return r.exists(recordBucket, id) }
+
+// containsKind reports whether an object of a resource has a record.
+func (r Records) containsKind(of key.Resource) bool {
+	prefix := []byte(key.Identity{Resource: of}.String())
+	k, _ := r.bucket(recordBucket).Cursor().Seek(prefix)
+	return bytes.HasPrefix(k, prefix)
+}
 
 // set replaces the record of an identity, or removes it if rec is nil.
 func (r Records) set(id string, rec *Record) error {

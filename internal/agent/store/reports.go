@@ -77,8 +77,8 @@ func (r Reports) Update(line string, report *wire.Report) error {
 	return r.MarkUnsent(line)
 }
 
-// Restore stores the report that the hub has of a line, unless the line has a report.
-func (r Reports) Restore(line string, report *wire.Report) error {
+// restore stores the report that the hub has of a line, unless the line has a report.
+func (r Reports) restore(line string, report *wire.Report) error {
 	if r.Contains(line) {
 		return nil
 	}

@@ -127,10 +127,17 @@ func (s scanner) WantIndex() (*wire.Index, error) {
 	})
 }
 
-// ReportIndex returns the comparison index of the reports.
-func (s scanner) ReportIndex() (*wire.Index, error) {
-	// The stored form of a report is also the input of its hash.
-	return s.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) { return wire.SumOf(v), nil })
+// ReportIndex returns the comparison index of the reports, with their field Aggregated or without it.
+func (s scanner) ReportIndex(withAggregated bool) (*wire.Index, error) {
+	return s.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) {
+		if withAggregated || !bytes.Contains(v, []byte(`"aggregated":true`)) {
+			return wire.SumOf(v), nil // the stored form of a report is also the input of its hash
+		}
+		var report wire.Report
+		err := json.Unmarshal(v, &report)
+		report.Aggregated = false
+		return report.Sum(), err
+	})
 }
 
 // decodedEntry is a decoded entry of a bucket.

@@ -32,12 +32,19 @@ func (t Target) SetSuccessor(owner ownership.Owner) { t.meta.Successor = owner }
 
 // SetAggregated records whether the cluster serves a resource without a CustomResourceDefinition.
 func (t Target) SetAggregated(r key.Resource, aggregated bool) {
-	all := slices.DeleteFunc(slices.Clone(t.meta.Aggregated), func(other string) bool { return other == r.String() })
-	if aggregated {
+	moves := !aggregated && t.meta.IsAggregated(r)
+	t.meta.Aggregated = withResource(t.meta.Aggregated, r, aggregated)
+	t.meta.Moved = withResource(t.meta.Moved, r, moves || !aggregated && t.meta.hasMoved(r))
+}
+
+// withResource returns a copy of a sorted list of resources, with or without one of them.
+func withResource(all []string, r key.Resource, with bool) []string {
+	all = slices.DeleteFunc(slices.Clone(all), func(other string) bool { return other == r.String() })
+	if with {
 		all = append(all, r.String())
 		slices.Sort(all)
 	}
-	t.meta.Aggregated = all
+	return all
 }
 
 // SetOutdated records that another agent has acted with another store, or with a newer copy of this

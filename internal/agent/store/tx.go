@@ -137,6 +137,17 @@ func (t *Tx) AcknowledgeReport(u Unsent) (waited *Touched, err error) {
 	return &announced, t.Desired.set(path, old, w, bytes.Clone(object))
 }
 
+// RestoreReport stores the report that the hub has of a line, unless the line has a report. If the report is of an
+// object of an aggregated API, that counts for the kind until the kind is listed. It does not count if the
+// cluster has served the kind to this agent by a CustomResourceDefinition: the report is older than that.
+func (t *Tx) RestoreReport(line string, report *wire.Report) error {
+	_, resource, _, ok := key.Split(key.OfPath(line))
+	if ok && report.Aggregated && IsPlaced(line) && !t.meta.hasMoved(resource) && !t.Records.containsKind(resource) {
+		t.Target.SetAggregated(resource, true)
+	}
+	return t.Reports.restore(line, report)
+}
+
 // ReplaceCluster records that a cluster has replaced another one. Jobs and Pods that ran to completion
 // ran at the other one, so they run again. It returns their number.
 func (t *Tx) ReplaceCluster(c Cluster) (ended int, err error) {

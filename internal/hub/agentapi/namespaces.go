@@ -8,6 +8,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/logidentity"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -18,7 +19,7 @@ const maxNamespacesBytes = 64 << 10
 
 // serveNamespaces answers which of some Namespaces are desired in the content of a whole location. An agent learns
 // no more of other shards than these names, and it can list the Namespaces of its cluster.
-func serveNamespaces(w http.ResponseWriter, r *http.Request, t *table.Table, c content) {
+func serveNamespaces(w http.ResponseWriter, r *http.Request, t *table.Table, log *logidentity.Identity, c content) {
 	var request wire.NamespacesRequest
 	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxNamespacesBytes}, &request); err != nil {
 		respond.Error(w, r, respond.BadBody(err, "namespaces"))
@@ -28,7 +29,10 @@ func serveNamespaces(w http.ResponseWriter, r *http.Request, t *table.Table, c c
 		respond.Error(w, r, respond.BadRequest("namespaces: %d names, the maximum is %d", n, wire.MaxNamespaces))
 		return
 	}
-	respond.JSON(w, wire.NamespacesResponse{Desired: desiredNamespaces(t, c, request.Names)})
+	var answer wire.NamespacesResponse
+	answer.Marker, answer.Revision = log.Position(t.Rev()) // before the Namespaces, which may be newer
+	answer.Desired = desiredNamespaces(t, c, request.Names)
+	respond.JSON(w, answer)
 }
 
 // desiredNamespaces returns the Namespaces, of those with some names, that are part of a content and are not to be

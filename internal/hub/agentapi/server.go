@@ -217,7 +217,7 @@ func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Locatio
 	case route.LogIdentity:
 		a.serveLogIdentity(w, r)
 	case route.Namespaces:
-		serveNamespaces(w, r, a.config.Table, a.contentOf(l, key.Shard{}, abilitiesOf(r)))
+		serveNamespaces(w, r, a.config.Table, a.config.LogIdentity, a.contentOf(l, key.Shard{}, abilitiesOf(r)))
 	case route.AgentStatus:
 		a.serveAgentStatus(w, r, key.Session{Location: l, Shard: shard})
 	case route.Reports:

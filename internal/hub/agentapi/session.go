@@ -159,7 +159,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	s.marker, revision = s.server.config.LogIdentity.Position(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: s.marker, Revision: revision, Root: s.root, Count: s.count,
-		Continuous: continuous, Resumed: resumed, Settings: settings,
+		Continuous: continuous, Resumed: resumed, Settings: settings, KeepsAggregated: true,
 	}}); err != nil {
 		return err
 	}

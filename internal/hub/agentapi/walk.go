@@ -161,7 +161,7 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 	marker, _ := a.config.LogIdentity.Position(index.rev)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
-		Continuous: a.config.LogIdentity.Continuous(walk.Marker, walk.After), Settings: settings,
+		Continuous: a.config.LogIdentity.Continuous(walk.Marker, walk.After), Settings: settings, KeepsAggregated: true,
 	}})
 	// An agent that requests fewer spans than the limit has only these, and those that this
 	// response splits.

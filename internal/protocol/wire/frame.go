@@ -101,6 +101,9 @@ type Hello struct {
 	// agent with another content hash must compare.
 	Resumed  bool     `json:"resumed"`
 	Settings Settings `json:"settings"`
+	// KeepsAggregated reports that the hub keeps Report.Aggregated. The agent compares its reports
+	// without that field if the hub does not.
+	KeepsAggregated bool `json:"keepsAggregated,omitempty"`
 }
 
 // Settings are the location's spec, annotations and conditions in the form that its agent needs. A
@@ -416,7 +419,7 @@ type Report struct {
 	Completed string `json:"completed,omitempty"`
 	// Aggregated reports that the location has served the kind without a CustomResourceDefinition, so the
 	// object is not gone when the location ceases to serve it. An agent that has lost its store reads it.
-	// Hubs of the previous version drop it.
+	// Hubs of the previous version drop it, see Hello.KeepsAggregated.
 	Aggregated bool `json:"aggregated,omitempty"`
 	// Orphan reports that by its last policy the object stays when it is no longer desired. An
 	// agent that has lost its store reads it.

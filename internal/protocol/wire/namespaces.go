@@ -14,4 +14,7 @@ type NamespacesRequest struct {
 // of that shard creates them, with their labels.
 type NamespacesResponse struct {
 	Desired []string `json:"desired,omitempty"`
+	// Marker and Revision are the log position of the response. Hubs of the previous version do not send them.
+	Marker   string `json:"marker,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
 }

@@ -135,14 +135,14 @@ func walksReports(e *exam) {
 	for i := range 3 {
 		name := fmt.Sprint("n", i)
 		e.Desire(name, "1")
-		reported := wire.Report{UID: "u", State: wire.Applied, Message: name}
+		reported := wire.Report{UID: "u", State: wire.Applied, Message: name, Aggregated: i == 0}
 		_, err := e.Client().Report(e.ctx, report(name, reported))
 		e.ok(err)
 		mine[KeyOf(name)] = reported.Sum()
 	}
 	frames, err := e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
 	e.ok(err)
-	if len(frames) != 2 || frames[0].Hello == nil || frames[1].Mark.Root != mine.Root() || frames[1].Mark.Count != len(mine) {
+	if len(frames) != 2 || frames[0].Hello == nil || !frames[0].Hello.KeepsAggregated || frames[1].Mark.Root != mine.Root() || frames[1].Mark.Count != len(mine) {
 		e.Errorf("in sync, a comparison of reports has %+v", frames)
 	}
 	mine[KeyOf("n1")], mine[KeyOf("other")] = wire.SumOf([]byte("x")), wire.SumOf([]byte("y"))
@@ -193,6 +193,9 @@ func namesNamespaces(e *exam) {
 	e.ok(err)
 	if len(answer.Desired)+len(again.Desired) > 0 {
 		e.Errorf("the hub names %q and %q", answer.Desired, again.Desired)
+	}
+	if answer.Marker == "" || answer.Revision == 0 || again.Revision < answer.Revision {
+		e.Errorf("the answers are of revision %d with marker %q, and then %d with %q", answer.Revision, answer.Marker, again.Revision, again.Marker)
 	}
 }
 

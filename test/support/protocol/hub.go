@@ -283,7 +283,7 @@ func (h *Hub) hello(rev int64, known place, canUpsync bool) *wire.Hello {
 	m := h.mark(rev, canUpsync)
 	return &wire.Hello{
 		UID: h.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
-		Continuous: h.continuous(known.marker, known.revision), Settings: settingsFor(h.settings, canUpsync),
+		Continuous: h.continuous(known.marker, known.revision), Settings: settingsFor(h.settings, canUpsync), KeepsAggregated: true,
 	}
 }
 

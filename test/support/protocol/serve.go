@@ -415,7 +415,9 @@ func (h *Hub) serveNamespaces(_ *http.Request, body []byte) answer {
 	if err := json.Unmarshal(body, &request); err != nil || len(request.Names) > wire.MaxNamespaces {
 		return refused(http.StatusBadRequest, "%d Namespaces: %v", len(request.Names), err)
 	}
-	return answer{lines: []any{NamespacesIn(h.content(h.revision), request)}}
+	response := NamespacesIn(h.content(h.revision), request)
+	response.Marker, response.Revision = h.marker(h.revision), h.revision
+	return answer{lines: []any{response}}
 }
 
 // NamespacesIn returns the requested Namespaces that are desired in a content, by key, in any space.
