@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestFollowedSteps: the kubeconfig of a directory is of its authority after the hub has taken over a step, and
-// not before; a command does not wait for a hub that does not listen.
+// not before; a command waits for that for a time, and not for a hub that does not listen.
 func TestFollowedSteps(t *testing.T) {
 	dir := t.TempDir()
 	hub, err := enroll.LoadOrCreate(dir, time.Now)
@@ -48,6 +49,8 @@ func TestFollowedSteps(t *testing.T) {
 		return c
 	}
 	r := rotation{dir: dir}
+	over, end := context.WithCancel(t.Context())
+	end()
 	for i, step := range []enroll.Step{enroll.Announce, enroll.Switch, enroll.Finish} {
 		before := config(hub.PEM())
 		behind := config(foreign.PEM()) // of an advertised URL
@@ -61,11 +64,20 @@ func TestFollowedSteps(t *testing.T) {
 		if isOf(before, ca) || isOf(behind, ca) != (step != enroll.Switch) {
 			t.Errorf("%s: the hub has not taken it over, and the kubeconfig is of it", step)
 		}
+		config(hub.PEM())
+		if isLate := awaitReload(over, dir); !isLate {
+			t.Errorf("%s: a hub that has not taken it over in time is not late", step)
+		}
+		late := make(chan bool)
+		go func() { late <- awaitReload(t.Context(), dir) }()
 		if _, err := hub.Reload(); err != nil {
 			t.Fatal(err)
 		}
 		if !isOf(config(hub.PEM()), ca) || awaitReload(t.Context(), r.dir) {
 			t.Errorf("%s: the hub has taken it over, and the kubeconfig is not of it", step)
+		}
+		if <-late {
+			t.Errorf("%s: the command that waited takes the hub for late", step)
 		}
 		if i == 0 {
 			continue

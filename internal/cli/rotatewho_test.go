@@ -1,11 +1,20 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/auth/enroll"
@@ -72,5 +81,55 @@ func TestNoHubNoStep(t *testing.T) {
 		if err := run(step.args...); (err != nil) != step.refused || err != nil && !strings.Contains(err.Error(), "--force") {
 			t.Errorf("%v: %v", step.args, err)
 		}
+	}
+}
+
+// TestWaitForAgents shows that --wait asks the hub again until no agent would be locked out, also after the hub did not
+// answer. A step is refused when the wait has ended, and a canceled command ends at once.
+func TestWaitForAgents(t *testing.T) {
+	const old, next = "old", "next"
+	l := v1alpha1.Location{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}
+	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}}
+	var requests atomic.Int32
+	readyAt := int32(3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request := requests.Add(1)
+		if request == 1 {
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		l.Status.Agent = &v1alpha1.AgentStatus{Trusts: []string{old}, SignedBy: old}
+		if request >= readyAt {
+			l.Status.Agent.Trusts = []string{old, next}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(v1alpha1.LocationList{Items: []v1alpha1.Location{l}}); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL}
+	c.AuthInfos["hub"] = &clientcmdapi.AuthInfo{}
+	c.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "hub"}
+	c.CurrentContext = "hub"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, file); err != nil {
+		t.Fatal(err)
+	}
+	switching := needs{signs: next, before: []string{old, next}}
+	lost, err := (rotation{kubeconfig: file, wait: time.Hour}).await(t.Context(), switching)
+	if err != nil || len(lost) > 0 || requests.Load() != readyAt {
+		t.Errorf("after %d requests the step would lock out %q, %v; want none after %d", requests.Load(), lost, err, readyAt)
+	}
+	readyAt = 1000
+	lost, err = (rotation{kubeconfig: file}).await(t.Context(), switching)
+	if err != nil || len(lost) != 1 || !strings.Contains(lost[0], "edge: it trusts old and does not yet trust next") {
+		t.Errorf("without a wait the step would lock out %q, %v", lost, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = (rotation{kubeconfig: file, wait: time.Hour}).await(ctx, switching); err == nil {
+		t.Error("a canceled command waits to the end")
 	}
 }

@@ -172,10 +172,22 @@ type unseen struct {
 	kubeconfig, reports string
 }
 
+// webSummary counts the reports of web by state.
+const webSummary = `
+apiVersion: orrery.dev/v1alpha1
+kind: Summary
+metadata: {name: web}
+spec:
+  match: [{apiGroup: apps, resources: [deployments], names: [web]}]
+  groupBy: [{name: state, expression: sync.state}]
+  combine: [{name: objects, type: COUNT}]
+`
+
 // place puts the objects in the space, and has the cluster call them done.
 func (u *unseen) place() {
 	u.t.Helper()
 	env.KubectlIn(u.t, u.kubeconfig, gizmoCRD, "apply", "-f", "-")
+	env.KubectlIn(u.t, u.kubeconfig, webSummary, "apply", "-f", "-")
 	u.Eventually("the kind is served", func() error {
 		_, err := env.TryKubectl(u.t, u.kubeconfig, "get", "gizmos")
 		return err
@@ -199,6 +211,8 @@ func (u *unseen) shows(when string, done bool, without ...string) {
 		"orrery status":        u.status,
 		"orrery status --wait": u.wait,
 		"orrery top":           u.top,
+		"orrery why":           u.why,
+		"Summary":              u.summary,
 		"Synced of Location":   func() (bool, string) { return u.synced("root", "location", "edge") },
 		"Synced of Placement":  func() (bool, string) { return u.synced("", "placement", "edge") },
 		"column Fresh":         u.fresh,
@@ -237,6 +251,18 @@ func (u *unseen) status() (bool, string) {
 	ok, output := u.succeeds("orrery", "status")
 	contains := func(word string) bool { return strings.Contains(output, word) }
 	return ok && contains("web") && !slices.ContainsFunc([]string{"(stale)", "Failed", "Waiting", "Pending"}, contains), output
+}
+
+// why reports whether orrery why calls web applied, and its report not stale.
+func (u *unseen) why() (bool, string) {
+	ok, output := u.succeeds("orrery", "why", "deployment/web", "-n", namespace, "--location", "edge")
+	return ok && strings.Contains(output, "reported by edge: Applied") && !strings.Contains(output, "(stale"), output
+}
+
+// summary reports whether a Summary counts web as applied, by a report that is not stale.
+func (u *unseen) summary() (bool, string) {
+	output := env.Kubectl(u.t, u.kubeconfig, "get", "summary", "web", "-o", "jsonpath={.status.rows} {.status.stale}.")
+	return output == `[["Applied",1]] .` || output == `[["Applied",1]] 0.`, output
 }
 
 func (u *unseen) wait() (bool, string) {

@@ -1,10 +1,13 @@
 package shards
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -70,4 +73,109 @@ func TestNamespaceOfTwoShards(t *testing.T) {
 		}
 		return fmt.Errorf("the Namespace exists, with deletionTimestamp %v", n.DeletionTimestamp)
 	})
+}
+
+// podSecurity is a label that only the source of a Namespace has.
+const podSecurity = "pod-security.kubernetes.io/enforce"
+
+// TestNamespaceOfOtherShard shows that an object waits for its Namespace while that is desired in another shard, so that
+// the Namespace never exists without its labels. Neither does it if the Namespace is deleted in the cluster while the hub
+// is stopped and the agent of the object was restarted: the agent of the Namespace creates it again, with its labels.
+func TestNamespaceOfOtherShard(t *testing.T) {
+	t.Parallel()
+	const name = "secured"
+	w := newSite(t)
+	w.orrery("location", "shards", location, "2")
+	first := w.agent("1/2", w.Cluster.AgentKubeconfig)
+	second := w.agent("2/2", w.Cluster.AgentKubeconfig)
+	w.converged()
+	a, b := w.spaceOf(1), w.spaceOf(2)
+	bare := w.watchBare(name)
+	absent := func() error {
+		_, err := w.Cluster.Client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return errors.New("the Namespace exists")
+		case apierrors.IsNotFound(err):
+			return nil
+		}
+		return err
+	}
+	isThere := func() error {
+		n, err := w.Cluster.Client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && n.Labels[podSecurity] != "restricted" {
+			err = fmt.Errorf("the Namespace has the labels %v", n.Labels)
+		}
+		if err == nil {
+			_, err = w.Cluster.Client.CoreV1().ConfigMaps(name).Get(t.Context(), "inside", metav1.GetOptions{})
+		}
+		return err
+	}
+
+	first.Kill()
+	w.apply(a, strings.Replace(object("Namespace", "", name, ""), `"metadata":{`, `"metadata":{"labels":{"`+podSecurity+`":"restricted"},`, 1)+placement(name, name))
+	w.apply(b, object("Namespace", "", name, "")+object("ConfigMap", name, "inside", "1"))
+	env.Eventually(t, soon, func() error {
+		out, err := env.Command{Binary: "orrery", Kubeconfig: w.Root, Args: []string{"status", "--space", string(b), "-o", "json"}}.Try(t)
+		if err == nil && !strings.Contains(out, "WaitsForNamespace") {
+			err = fmt.Errorf("no object waits for its Namespace: %s", out)
+		}
+		return err
+	})
+	env.Throughout(t, 3*time.Second, absent)
+	w.again(first, "1/2")
+	env.Eventually(t, soon, isThere)
+
+	w.hub.Kill()
+	first.Kill()
+	second.Kill()
+	w.again(second, "2/2")
+	go w.endNamespaces()
+	if err := w.Cluster.Client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, soon, absent)
+	if err := w.Cluster.Client.CoreV1().ConfigMaps(string(b)).Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.converged()                    // the agent acts
+	const silence = 30 * time.Second // after that the agent no longer waits for the hub's answer
+	env.Throughout(t, silence+5*time.Second, absent)
+	w.again(first, "1/2")
+	env.Eventually(t, soon, isThere)
+	w.hub.Start()
+	w.edit("2")
+	w.converged()
+	if all := bare(); len(all) > 0 {
+		t.Errorf("the Namespace was without its labels: %q", all)
+	}
+}
+
+// watchBare watches a Namespace of the cluster. The result stops the watch and returns the versions of the Namespace
+// without the label podSecurity.
+func (w *site) watchBare(name string) (stop func() []string) {
+	w.t.Helper()
+	watch, err := w.Cluster.Client.CoreV1().Namespaces().Watch(w.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	done := make(chan []string, 1)
+	go func() {
+		var bare []string
+		versions := 0
+		for e := range watch.ResultChan() {
+			versions++
+			if n, ok := e.Object.(*corev1.Namespace); !ok || n.Labels[podSecurity] == "" {
+				bare = append(bare, fmt.Sprintf("%s %+v", e.Type, e.Object))
+			}
+		}
+		if versions == 0 {
+			bare = append(bare, "the watch has seen nothing")
+		}
+		done <- bare
+	}()
+	return func() []string {
+		watch.Stop()
+		return <-done
+	}
 }
