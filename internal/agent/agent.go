@@ -242,11 +242,11 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	fenced, yield := context.WithCancel(ctx)
 	defer yield()
 	a.running, a.refuse, a.yield = ctx, refuse, yield
-	r := reconcile.New(reconcile.Parts{
+	r := reconcile.New(reconcile.Config{
 		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter, Namespaces: a.shared,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
 	})
-	a.inspector = hubclient.NewInspector(a.link(), r.Look)
+	a.inspector = hubclient.NewInspector(a.link(), reconcile.Inspector{Reconciler: r}.Inspect)
 	var tasks, disk sync.WaitGroup
 	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
 	disk.Go(func() { a.store.Run(diskCtx) })

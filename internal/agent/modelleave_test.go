@@ -273,12 +273,12 @@ func TestLeaveIsBounded(t *testing.T) {
 	}, func(m *leaveModel) {
 		m.all = all[:2]
 		_, times := m.gone(10 * time.Minute)
-		if from := times[going(leavingJob)]; from < worklist.CustomPatience || from > worklist.CustomPatience+10*time.Second {
-			m.t.Errorf("the workload was to go after %s, not %s", worklist.CustomPatience, from)
+		if from := times[going(leavingJob)]; from < worklist.CustomTimeout || from > worklist.CustomTimeout+10*time.Second {
+			m.t.Errorf("the workload was to go after %s, not %s", worklist.CustomTimeout, from)
 		}
 		for _, id := range all[:2] {
-			if took := times[gone(id)]; took < worklist.CustomPatience+worklist.PodsPatience || took > worklist.CustomPatience+worklist.PodsPatience+20*time.Second {
-				m.t.Errorf("%s was to go after %s, not %s", id, worklist.CustomPatience+worklist.PodsPatience, took)
+			if took := times[gone(id)]; took < worklist.CustomTimeout+worklist.PodsTimeout || took > worklist.CustomTimeout+worklist.PodsTimeout+20*time.Second {
+				m.t.Errorf("%s was to go after %s, not %s", id, worklist.CustomTimeout+worklist.PodsTimeout, took)
 			}
 		}
 		m.all = all[3:]
@@ -369,7 +369,7 @@ func TestLeaveWanted(t *testing.T) {
 				m.gone(5 * time.Second) // nothing holds it up any more
 				m.all = []key.Identity{leavingJob}
 				_, times := m.gone(10 * time.Minute)
-				if took, most := times[gone(leavingJob)], min(slow, worklist.PodsPatience); took < most-time.Second || took > most+decide.TerminatingRetry+time.Second {
+				if took, most := times[gone(leavingJob)], min(slow, worklist.PodsTimeout); took < most-time.Second || took > most+decide.TerminatingRetry+time.Second {
 					m.t.Errorf("it was to go after %s, not %s", most, took)
 				}
 				m.reported(leavingJob, wire.Applied, "")
@@ -414,7 +414,7 @@ func TestLeavePaused(t *testing.T) {
 		order, times := m.gone(10 * time.Minute)
 		m.inOrder(order, going(leavingJob), gone(leavingMap))
 		for _, id := range m.all {
-			if took := times[gone(id)] - 3*time.Hour; took < worklist.PodsPatience || took > worklist.PodsPatience+decide.TerminatingRetry+10*time.Second {
+			if took := times[gone(id)] - 3*time.Hour; took < worklist.PodsTimeout || took > worklist.PodsTimeout+decide.TerminatingRetry+10*time.Second {
 				m.t.Errorf("%s went %s after, but for the pauses", id, took)
 			}
 		}

@@ -36,15 +36,15 @@ func TestModelLookAtPlaces(t *testing.T) {
 		}
 		<-time.After(30 * time.Second)
 		a := p.agent
-		r := reconcile.New(reconcile.Parts{
+		r := reconcile.Inspector{Reconciler: reconcile.New(reconcile.Config{
 			Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
 			Repairs: a.metrics.repairs, Contested: a.metrics.contested, Log: a.log,
-		})
+		})}
 		for _, s := range []key.Space{"s", "t"} {
 			for _, id := range []key.Identity{namespace, config} {
 				for _, all := range []bool{false, true} {
 					k := key.Object{Space: s, Identity: id}.Path()
-					got := r.Look(t.Context(), wire.InspectRequest{Key: k, All: all})
+					got := r.Inspect(t.Context(), wire.InspectRequest{Key: k, All: all})
 					if got.Reason != "" || got.Message != "" || !bytes.Equal(got.Live, got.Desired) {
 						t.Errorf("%s: %s %s\nlive    %s\ndesired %s", k, got.Reason, got.Message, got.Live, got.Desired)
 					}
@@ -56,7 +56,7 @@ func TestModelLookAtPlaces(t *testing.T) {
 			}
 		}
 		for _, k := range []string{"s/core/configmaps/s--a/x", "s/core/configmaps/t--a/x", "u/core/configmaps/a/x"} {
-			if got := r.Look(t.Context(), wire.InspectRequest{Key: k}); got.Reason != v1alpha1.ReasonNotPlaced || got.Live != nil {
+			if got := r.Inspect(t.Context(), wire.InspectRequest{Key: k}); got.Reason != v1alpha1.ReasonNotPlaced || got.Live != nil {
 				t.Errorf("of %s it is told: %+v", k, got)
 			}
 		}

@@ -27,7 +27,7 @@ type trust struct {
 // run returns when the store is trusted, or when ctx ends.
 func (c *trust) run(ctx context.Context) {
 	for c.store.Meta().Fresh && ctx.Err() == nil {
-		if c.store.Meta().ReportsAgreed && c.state.Proves() && c.engine.Count().Judged() {
+		if c.store.Meta().ReportsAgreed && c.state.Proves() && c.engine.Count().IsComplete() {
 			var all []store.Touched
 			err := c.store.Write(ctx, func(t *store.Tx) (err error) {
 				all = nil

@@ -133,8 +133,8 @@ func (o *Observers) sync(ctx context.Context) {
 	for r, w := range o.running {
 		_, again := missed[r]
 		u, ok := uses[r]
-		if again = again || u.Asked != w.Asked && w.listed.Load(); !again { // a list is completed before its observer is replaced
-			u.Asked = w.Asked
+		if again = again || u.StatusRequests != w.StatusRequests && w.listed.Load(); !again { // a list that goes on ends first
+			u.StatusRequests = w.StatusRequests
 		}
 		if !ok || again || u != w.Use || w.as != self {
 			w.stop()
@@ -418,9 +418,9 @@ func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*st
 	ids := make([]string, 0, len(changed))
 	live := make([]*store.Live, 0, len(changed))
 	for _, c := range changed {
-		ids = append(ids, seen[c.At].Object.Identity.String())
-		l := all[c.At]
-		if !c.Asks {
+		ids = append(ids, seen[c.Index].Object.Identity.String())
+		l := all[c.Index]
+		if !c.WithStatus {
 			l.Wanted, l.Status = nil, nil
 		}
 		live = append(live, l)

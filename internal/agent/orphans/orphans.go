@@ -134,7 +134,7 @@ func (s *Scanner) turn(ctx context.Context) {
 		if known.IsZero() {
 			known = time.Now()
 		}
-		if s.engine.Count().Calm() || time.Since(known) >= scanTimeout {
+		if s.engine.Count().IsIdle() || time.Since(known) >= scanTimeout {
 			return
 		}
 	}
@@ -207,7 +207,7 @@ func (s *Scanner) conclude(ctx context.Context) {
 // open reports whether the target may have objects of ours that are neither desired nor recorded.
 func (s *Scanner) open() (open bool, err error) {
 	m := s.store.Meta()
-	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.Count().Judged() {
+	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.Count().IsComplete() {
 		return true, nil
 	}
 	strays := s.engine.Those((*worklist.Item).Stray)

@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/internal/agent/store"
 )
 
-// account is the ServiceAccount in whose name the turn's requests are made: that of what
-// is desired, or else that by which the object was desired last, which for an agent that
-// has lost its store is at the object. Empty: the agent's own name.
+// account returns the ServiceAccount in whose name the turn's requests are made: that of the
+// desired object, or else the last one. An agent that has lost its store reads that from the
+// object. It is empty for the agent's own name.
 func (t *turn) account() string {
 	if w := t.want(); w != nil && w.Object() != nil {
 		return w.Object().Policy.ServiceAccount
@@ -25,29 +25,28 @@ func (t *turn) account() string {
 	return t.view.Seen.Account
 }
 
-// readings remembers how objects were seen that accounts were seen to be allowed to read. It is safe
-// for concurrent use.
+// readings has the observed objects that their accounts may read. It is safe for concurrent use.
 type readings struct {
 	mu  sync.Mutex
 	all map[string]reading // by identity
 }
 
-// reading is how an object was seen, and who may read it.
+// reading is an object as it was observed, and the account that may read it.
 type reading struct {
 	account, uid string
 	live         uint64
 }
 
-func (r *readings) knows(id string, of reading) bool {
+func (r *readings) contains(id string, one reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all[id] == of
+	return r.all[id] == one
 }
 
-func (r *readings) note(id string, of reading) {
+func (r *readings) add(id string, one reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all[id] = of
+	r.all[id] = one
 }
 
 func (r *readings) forget(id string) {
@@ -56,11 +55,10 @@ func (r *readings) forget(id string) {
 	delete(r.all, id)
 }
 
-// permitted keeps from a report what the account that acts for the object may not read.
-// The agent observes objects with its own rights; how an object does, its status, or how a
-// Job or Pod has ended, is passed on only if the account itself can read the object as it
-// is. That is found out once for each change of these. Where nothing but the health would be
-// told, that is left out and nothing else follows of it.
+// permitted removes from a report what the account of the object may not read. The agent
+// observes objects with its own rights. It reports the health, the status, and the completion of
+// a Job or Pod only if the account can read the object. It checks that once for each change of
+// these. If only the health is left out, nothing else changes.
 func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome {
 	account, id := t.account(), t.id.String()
 	if account == "" || o.forget || o.letGo {
@@ -79,13 +77,13 @@ func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome 
 	h.Write(live.Status)
 	h.Write([]byte(t.completed))
 	now := reading{account, o.record.UID, h.Sum64()}
-	if r.readings.knows(id, now) {
+	if r.readings.contains(id, now) {
 		return o
 	}
-	_, err := r.Target.Get(ctx, t.view.At, t.id)
+	_, err := r.Target.Get(ctx, t.view.Place, t.id)
 	switch {
-	case err == nil, kubeclient.MissingObject(err, t.id): // what is gone has nothing to hide that it has
-		r.readings.note(id, now)
+	case err == nil, kubeclient.MissingObject(err, t.id): // a missing object has nothing to hide
+		r.readings.add(id, now)
 		return o
 	}
 	r.readings.forget(id)
@@ -99,9 +97,9 @@ func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome 
 	if t.completed != "" {
 		t.completed = unreadEnd
 	}
-	said := r.refusals.of(t, err)
-	said.record, said.changed, said.seen, said.drifted = o.record, o.changed, o.seen, o.drifted
-	return said
+	failed := r.refusals.outcome(t, err)
+	failed.record, failed.changed, failed.seen, failed.drifted = o.record, o.changed, o.seen, o.drifted
+	return failed
 }
 
 // unread is why the health of an object is unknown that its account can't read.

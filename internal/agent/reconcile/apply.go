@@ -29,7 +29,7 @@ func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 			return outcome{}, err
 		}
 	}
-	body, err := r.writer.dressed(t, rest, t.source(), d.UID)
+	body, err := r.writer.bodyOf(t, rest, t.source(), d.UID)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -70,9 +70,9 @@ func (r *Reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outc
 	}
 	if d.Left {
 		rec := *t.record
-		of := t.source()
-		rec.As, rec.Source.Log = t.view.As, of.Log
-		rec.Source.Policy.Orphan, rec.Source.Policy.ServiceAccount = of.Policy.Orphan, of.Policy.ServiceAccount
+		source := t.source()
+		rec.As, rec.Source.Log = t.view.As, source.Log
+		rec.Source.Policy.Orphan, rec.Source.Policy.ServiceAccount = source.Policy.Orphan, source.Policy.ServiceAccount
 		return outcome{Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.As)}, nil
 	}
 	return r.done(t, d, m), nil
@@ -86,7 +86,7 @@ func (r *Reconciler) done(t *turn, d decide.Decision, m ownership.Meta) outcome 
 	source := *t.source()
 	rec := &store.Record{
 		Space: t.object().Space, Moved: t.moved(), Source: source, UID: m.UID, As: t.view.As, Generation: m.Generation, Fields: m.Fields(t.view.As),
-		Version: t.view.At.Version, Kind: t.view.Kind,
+		Version: t.view.Place.Version, Kind: t.view.Kind,
 	}
 	return outcome{
 		Decision: decide.Applied(source), record: rec, changed: true, drifted: d.Drift,
@@ -94,31 +94,28 @@ func (r *Reconciler) done(t *turn, d decide.Decision, m ownership.Meta) outcome 
 	}
 }
 
-// contested makes the report of an applied object say that another writer keeps
-// changing it, until nobody has for a while.
-func (t *turn) contested(o outcome) outcome {
-	if t.view.Contested > 0 && !o.keep && o.State == wire.Applied && o.Reason == "" {
+// qualified returns the outcome with the reason Contested for an applied object that another writer
+// keeps changing, until it was unchanged for a while, or Unobserved if the agent does not see drift.
+func (t concluded) qualified() outcome {
+	o := t.outcome
+	switch {
+	case o.keep || o.State != wire.Applied || o.Reason != "":
+	case t.view.Contested > 0:
 		o.Reason = v1alpha1.ReasonContested
 		o.Message = "another writer at the location keeps changing it back; it is repaired less and less often; " +
 			"if that writer is to have the values, release them by a Customizer (release)"
 		o.Retry = t.view.Contested + 1
-	}
-	return o
-}
-
-// unobserved makes the report of an applied object say that drift in it is not seen.
-func (t *turn) unobserved(o outcome) outcome {
-	if t.view.Seen.Existence == decide.Blind && !o.keep && o.State == wire.Applied && o.Reason == "" {
+	case t.view.Seen.Existence == decide.Blind:
 		o.Reason = v1alpha1.ReasonUnobserved
 		o.Message = wire.Brief("a change at the location would not be seen: " + t.view.Cause)
 	}
 	return o
 }
 
-// look reads what is at the target under the identity, and takes over an object that is
+// readObserved reads what is at the target under the identity, and takes over an object that is
 // ours by its record.
-func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error) {
-	m, err := r.Target.Get(ctx, t.view.At, t.id)
+func (r *Reconciler) readObserved(ctx context.Context, t *turn) (decide.Observed, error) {
+	m, err := r.Target.Get(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) {
 		return decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}, nil
 	}
@@ -162,16 +159,16 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 // claim records an object that proves to be ours but is neither recorded nor desired, so
 // that it is removed like any other that is not desired.
 func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
-	m, err := r.Target.Get(ctx, t.view.At, t.id)
+	m, err := r.Target.Get(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) {
 		return outcome{forget: true, seen: &decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}}, nil
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	at, ours := m.ProvesOurs(t.view.As, t.kind())
-	space := at.Space
-	if !ours || m.UID != t.view.Seen.UID { // what was read is newer than what was observed
+	located, ours := m.ProvesOurs(t.view.As, t.kind())
+	space := located.Space
+	if !ours || m.UID != t.view.Seen.UID { // the object that was read is newer than the observed one
 		now := decide.Observed{Existence: decide.Absent, Taken: !ours, Revision: m.Revision()}
 		if ours {
 			now = *decide.ObservedOf(&m, t.view.As)
@@ -181,12 +178,12 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	if alias, err := r.alias(t, &m); alias || err != nil {
 		return outcome{forget: true, seen: &decide.Observed{Existence: decide.Absent, Revision: m.Revision()}}, err
 	}
-	orphan, waits := m.Orphan(), len(m.TakenFrom()) > 0 // what another location had placed goes only if somebody says so
-	if said := t.before[space]; said != nil {
-		if !said.Digest.IsZero() { // the report is of an object that was applied
-			orphan = said.Orphan // the report has later changes of the policy, the mark need not
+	orphan, waits := m.Orphan(), len(m.TakenFrom()) > 0 // a removal of objects of another location waits for a confirmation
+	if before := t.before[space]; before != nil {
+		if !before.Digest.IsZero() { // the report is of an object that was applied
+			orphan = before.Orphan // the report has later changes of the policy, the mark need not
 		}
-		waits = waits || said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
+		waits = waits || before.State == wire.Removing && before.Reason == v1alpha1.ReasonPruneGuard
 	}
 	orphan = orphan || t.yields(space)
 	r.Log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
@@ -197,11 +194,11 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	}, nil
 }
 
-// alias says that an object of ours that is neither recorded nor desired is one that the
-// agent knows under another identity: it was written as one of another group, or a
-// recorded or desired object has its UID.
+// alias reports whether the agent knows an object of ours, which is neither recorded nor desired,
+// under another identity: the object was written as one of another group, or a recorded or
+// desired object has its UID.
 func (r *Reconciler) alias(t *turn, m *ownership.Meta) (is bool, err error) {
-	if at, _ := m.ProvesOurs(t.view.As, t.kind()); !m.WrittenAs(t.view.As, t.id.Resource) && !t.remembers(at.Space, m) {
+	if located, _ := m.ProvesOurs(t.view.As, t.kind()); !m.WrittenAs(t.view.As, t.id.Resource) && !t.remembers(located.Space, m) {
 		return true, nil
 	}
 	others, is := r.Engine.Namesakes(t.id, m.UID)

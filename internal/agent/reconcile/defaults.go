@@ -23,13 +23,13 @@ const maxStale = 3
 // write and that no field manager owns, they are taken over, so that another apply removes them. It returns their paths.
 func (w *writer) put(ctx context.Context, t *turn, d decide.Decision, object, body []byte) (answer *ownership.Answer, removed []string, err error) {
 	manager := t.view.As.Manager()
-	answer, err = w.target.Apply(ctx, t.view.At, t.id, manager, body)
+	answer, err = w.target.Apply(ctx, t.view.Place, t.id, manager, body)
 	for range maxStale {
 		invalid := immutable.InvalidFields(kubeclient.StatusOf(err))
 		if d.UID == "" || len(invalid) == 0 {
 			break
 		}
-		there, unread := w.target.GetAll(ctx, t.view.At, t.id)
+		there, unread := w.target.GetAll(ctx, t.view.Place, t.id)
 		if unread != nil || there.Metadata.UID != d.UID {
 			break
 		}
@@ -45,7 +45,7 @@ func (w *writer) put(ctx context.Context, t *turn, d decide.Decision, object, bo
 			return &ownership.Answer{}, removed, err
 		}
 		removed = append(removed, stale...)
-		answer, err = w.target.Apply(ctx, t.view.At, t.id, manager, body)
+		answer, err = w.target.Apply(ctx, t.view.Place, t.id, manager, body)
 	}
 	return answer, removed, err
 }

@@ -12,16 +12,16 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// note records the object at the target as it is.
-func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
+// recorded is the outcome that records the object at the target as it is.
+func (t *turn) recorded(f decide.Facts, d decide.Decision) outcome {
 	source := *t.want().Object()
-	stands := source
-	if stands.Log = f.Seen.Log; f.Seen.Existence == decide.Blind {
-		stands.Log = t.record.Source.Log
+	present := source
+	if present.Log = f.Seen.Log; f.Seen.Existence == decide.Blind {
+		present.Log = t.record.Source.Log
 	}
 	rec := &store.Record{
-		Space: t.object().Space, Moved: t.moved(), Source: stands, UID: d.UID, As: t.view.As, Fields: f.Seen.Fields,
-		Version: t.view.At.Version, Kind: t.view.Kind,
+		Space: t.object().Space, Moved: t.moved(), Source: present, UID: d.UID, As: t.view.As, Fields: f.Seen.Fields,
+		Version: t.view.Place.Version, Kind: t.view.Kind,
 	}
 	o := outcome{Decision: decide.Applied(source), record: rec, changed: true}
 	if (decide.Facts{Record: rec}).PairChanged(source) {
@@ -36,7 +36,7 @@ func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 // inspect finds out by a dry run which fields of an object are no longer as we left
 // them, and reports them. It changes no field but our marks.
 func (r *Reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
-	there, err := r.Target.GetAll(ctx, t.view.At, t.id)
+	there, err := r.Target.GetAll(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) || err == nil && there.Metadata.UID != d.UID {
 		return outcome{}, errLook
 	}
@@ -48,7 +48,7 @@ func (r *Reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	if err != nil {
 		return outcome{}, err
 	}
-	then, err := r.Target.TryApply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	then, err := r.Target.TryApply(ctx, t.view.Place, t.id, t.view.As.Manager(), body)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -57,11 +57,11 @@ func (r *Reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 		return outcome{}, err
 	}
 	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.As), now.Log()
-	o := t.note(f, d)
+	o := t.recorded(f, d)
 	o.drifted = f.Rewritten()            // its place in the log is written next, which counts as a repair
 	if f.MarksChanged(o.record.Source) { // the marks are written when there is no drift
-		was, now := t.record.Source.Policy, &o.record.Source.Policy
-		now.Orphan, now.ServiceAccount, o.Retry = was.Orphan, was.ServiceAccount, 1
+		former, now := t.record.Source.Policy, &o.record.Source.Policy
+		now.Orphan, now.ServiceAccount, o.Retry = former.Orphan, former.ServiceAccount, 1
 	}
 	if len(lost) == 0 && f.Seen.Unmarked { // its marks are of an earlier location of the name
 		return r.mark(ctx, t, decide.Decision{UID: d.UID, Left: t.record != nil})
@@ -98,13 +98,13 @@ func (r *Reconciler) inspected(ctx context.Context, t *turn, m *ownership.Meta) 
 			return nil, err
 		}
 	}
-	of := *t.want().Object()
-	of.Log = m.Log() // another pair is no drift
+	source := *t.want().Object()
+	source.Log = m.Log() // another pair is no drift
 	if t.record != nil {
-		was := t.record.Source.Policy // a policy that has changed since is no drift
-		of.Policy.Orphan, of.Policy.ServiceAccount = was.Orphan, was.ServiceAccount
+		former := t.record.Source.Policy // a policy that has changed since is no drift
+		source.Policy.Orphan, source.Policy.ServiceAccount = former.Orphan, former.ServiceAccount
 	}
-	return r.writer.dressed(t, object, &of, m.UID)
+	return r.writer.bodyOf(t, object, &source, m.UID)
 }
 
 func driftMessage(lost []string) string {

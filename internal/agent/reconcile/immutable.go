@@ -52,12 +52,12 @@ func (r *recreator) refused(ctx context.Context, t *turn, d decide.Decision, ref
 		State: wire.Failed, Reason: v1alpha1.ReasonImmutable, Message: wire.Brief(kubeclient.StatusOf(refusal).Message),
 		Retry: retry.Backoff(t.view.Failures, refusedRetry, maxRetry),
 	}}
-	live, err := r.target.GetAll(ctx, t.view.At, t.id)
+	live, err := r.target.GetAll(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) || err == nil && live.Metadata.UID != d.UID {
 		return outcome{record: t.record, keep: true, failed: true, Decision: decide.Decision{Retry: o.Retry}}
 	}
 	if err != nil {
-		return r.refusals.of(t, err)
+		return r.refusals.outcome(t, err)
 	}
 	former := predecessorOf(t, &live.Metadata)
 	if !t.want().Object().Policy.Recreate && (former == nil || former.orphan) {
@@ -68,7 +68,7 @@ func (r *recreator) refused(ctx context.Context, t *turn, d decide.Decision, ref
 		kept, err = r.other(ctx, t, d, live, refusal)
 	}
 	if err != nil {
-		return r.refusals.of(t, err)
+		return r.refusals.outcome(t, err)
 	}
 	if kept != "" {
 		o.Message = wire.Brief(kept + ": " + o.Message)
@@ -89,11 +89,11 @@ func (r *recreator) obstacle(ctx context.Context, t *turn, d decide.Decision, li
 	case holdsData(t.id.Resource, live.JSON) && !live.Metadata.Allows(v1alpha1.RecreateAnnotation):
 		return "it is not recreated, since that deletes stored data, unless it has the annotation " + v1alpha1.RecreateAnnotation + ": \"true\" at the location", nil
 	}
-	use, err := r.remover.users.of(ctx, t)
+	use, err := r.remover.users.find(ctx, t)
 	if err != nil {
 		return "", err
 	}
-	if use.ours || use.by != "" {
+	if use.ours || use.foreign != "" {
 		return "it is not recreated while there is something in it", nil
 	}
 	switch err := r.wouldCreate(ctx, t, former); {
@@ -130,14 +130,14 @@ func (r *recreator) other(ctx context.Context, t *turn, d decide.Decision, live 
 		return "", err
 	}
 	for range maxRefusals {
-		fields, other := immutable.Known(kubeclient.StatusOf(refused), t.id.Resource, t.view.At.Version, definition)
+		fields, other := immutable.Known(kubeclient.StatusOf(refused), t.id.Resource, t.view.Place.Version, definition)
 		if other != "" {
 			return "it is not recreated for what is not known to be immutable: " + other, nil
 		}
 		if body, err = immutable.Restored(body, live.JSON, fields); err != nil {
 			return "", err
 		}
-		_, refused = r.target.TryApply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+		_, refused = r.target.TryApply(ctx, t.view.Place, t.id, t.view.As.Manager(), body)
 		switch {
 		case refused == nil:
 			return "", nil
@@ -183,15 +183,15 @@ func (r *recreator) remove(ctx context.Context, t *turn, live *ownership.Answer,
 	if former != nil {
 		var err error
 		if how, err = r.remover.propagation(ctx, t); err != nil {
-			return r.refusals.of(t, err)
+			return r.refusals.outcome(t, err)
 		}
 	}
-	gone, err := r.target.Remove(ctx, t.view.At, t.id, live.Metadata.UID, how)
+	gone, err := r.target.Remove(ctx, t.view.Place, t.id, live.Metadata.UID, how)
 	switch {
 	case kubeclient.MissingObject(err, t.id):
 		gone = true
 	case err != nil:
-		return r.refusals.of(t, err)
+		return r.refusals.outcome(t, err)
 	}
 	r.log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", why)
 	o := outcome{record: t.record, Decision: decide.Decision{
@@ -213,7 +213,7 @@ func markedRecord(t *turn, m *ownership.Meta) *store.Record {
 			UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
 			Policy: wire.Policy{Orphan: m.Orphan(), ServiceAccount: m.Account()}, Log: m.Log(),
 		},
-		Version: t.view.At.Version, Kind: t.view.Kind,
+		Version: t.view.Place.Version, Kind: t.view.Kind,
 	}
 }
 
@@ -224,7 +224,7 @@ func waitedToRecreate(t *turn) bool {
 }
 
 // wouldCreate returns why the target would refuse to create the object if its name were
-// free; nil: it would not. A dry run tells, since an API server validates an object
+// free; nil: it would not. A dry run shows it, since an API server validates an object
 // before it finds that the name is taken. An address or port that is taken is no reason if a
 // user has deleted the object that is there, which probably has it.
 func (r *recreator) wouldCreate(ctx context.Context, t *turn, former *predecessor) error {
@@ -235,7 +235,7 @@ func (r *recreator) wouldCreate(ctx context.Context, t *turn, former *predecesso
 	if body, err = sjson.DeleteBytes(body, "metadata.resourceVersion"); err != nil {
 		return fmt.Errorf("make body of a creation: %w", err)
 	}
-	err = r.target.TryCreate(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	err = r.target.TryCreate(ctx, t.view.Place, t.id, t.view.As.Manager(), body)
 	if apierrors.IsAlreadyExists(err) || former.deleted() && immutable.OnlyAllocated(kubeclient.StatusOf(err)) {
 		return nil
 	}
@@ -243,14 +243,14 @@ func (r *recreator) wouldCreate(ctx context.Context, t *turn, former *predecesso
 }
 
 // supersede deletes what is at the target, before anything is applied, if it is of an earlier
-// source object and would not become what is desired by an apply. If done is true, the outcome is
-// that of the turn.
+// source object, and an apply would not make it the desired object. If done is true, the outcome
+// is that of the turn.
 func (r *recreator) supersede(ctx context.Context, t *turn, d decide.Decision) (o outcome, done bool, err error) {
 	once := decide.RunsOnce(t.id.Resource)
 	if d.UID == "" || d.Adopt || !once && t.id.Resource != key.NewResource("", "services") || t.record != nil && !follows(t, t.record) {
 		return outcome{}, false, nil
 	}
-	live, err := r.target.GetAll(ctx, t.view.At, t.id)
+	live, err := r.target.GetAll(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) || err == nil && live.Metadata.UID != d.UID {
 		return outcome{}, false, errLook
 	}

@@ -17,12 +17,12 @@ import (
 // nothing is assigned yet would else remove all that its cluster runs.
 //
 // The agent of the other location may still be at work. It finds that an object of its own
-// names it as the one that it was taken from, and halts, unless its hub says that its
+// names it as the one that it was taken from, and halts, unless its hub confirms that its
 // location exists.
 
 // inherit makes an object of a location that this one takes over one of this location.
 func (r *Reconciler) inherit(ctx context.Context, t *turn, f decide.Facts) (outcome, error) {
-	m, err := r.Target.Get(ctx, t.view.At, t.id)
+	m, err := r.Target.Get(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) || err == nil && m.UID != f.Seen.UID {
 		return outcome{}, errLook
 	}
@@ -40,24 +40,24 @@ func (r *Reconciler) inherit(ctx context.Context, t *turn, f decide.Facts) (outc
 	return outcome{}, errLook
 }
 
-// succeeded notes that another location has taken over an object that was read, and
-// halts the agent, unless a hub has said meanwhile that the agent's location exists.
-func (r *Reconciler) succeeded(ctx context.Context, t *turn, m *ownership.Meta, by ownership.Owner) (decide.Observed, error) {
+// succeeded records that another location has taken over an object that was read, and
+// halts the agent, unless a hub has confirmed meanwhile that the agent's location exists.
+func (r *Reconciler) succeeded(ctx context.Context, t *turn, m *ownership.Meta, successor ownership.Owner) (decide.Observed, error) {
 	assured := false
 	if err := r.Store.Write(ctx, func(x *store.Tx) error {
 		if assured = r.State.Assures(); !assured { // which it was not when the object was read
-			x.Target.SetSuccessor(by)
+			x.Target.SetSuccessor(successor)
 		}
 		return nil
 	}); err != nil {
 		return decide.Observed{}, err
 	}
 	if assured {
-		return r.look(ctx, t)
+		return r.readObserved(ctx, t)
 	}
-	r.Log.Error("another location has taken over what this one has at the target, and no hub says that this one exists: nothing is changed any more", "location", by)
+	r.Log.Error("another location has taken over what this one has at the target, and no hub confirms that this one exists: nothing is changed any more", "location", successor)
 	r.Gate.SetHalt(r.Store.Halt)
-	o := *decide.ObservedOf(m, by)
+	o := *decide.ObservedOf(m, successor)
 	o.Existence, o.Owned = decide.Foreign, true
 	return o, nil
 }

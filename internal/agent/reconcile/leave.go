@@ -17,15 +17,16 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// leaves says whether, after the turn, the object is still being removed, so that what
-// is removed after it waits.
-func (t *turn) leaves(o outcome) bool {
+// leaves reports whether the object is still being removed after the turn, so that objects
+// that are removed after it wait.
+func (t concluded) leaves() bool {
+	o := &t.outcome
 	return t.winner < 0 && o.record != nil && !o.forget && !o.letGo && !o.record.Source.Policy.Orphan &&
 		o.State != wire.Orphaned && o.Reason != v1alpha1.ReasonPruneGuard && o.Reason != v1alpha1.ReasonNoSuchResource
 }
 
-// inOrder says whether the removal of the object has to wait until others are gone, and
-// what the outcome of the turn is then.
+// inOrder reports whether the removal of the object has to wait until others are gone. It also
+// returns the outcome of the turn in that case.
 func (r *remover) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
 	id := t.id.String()
 	first, waits := r.engine.Ahead(id, false)
@@ -48,11 +49,11 @@ func (r *remover) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
 	}
 	what, reason := waitedFor(first.Rank)
 	o.State, o.Reason = wire.Removing, reason
-	o.Message = fmt.Sprintf("%s that leave with it go first, within %s: %s", what, worklist.PatienceOf(first.Rank), first.ID)
+	o.Message = fmt.Sprintf("%s that leave with it go first, within %s: %s", what, worklist.TimeoutOf(first.Rank), first.ID)
 	return o, true, nil
 }
 
-// waitedFor names what is waited for at a rank, and the reason to report.
+// waitedFor names the objects of a rank that others wait for, and the reason to report.
 func waitedFor(r key.Rank) (what, reason string) {
 	switch r {
 	case key.RankHooks:
@@ -66,10 +67,10 @@ func waitedFor(r key.Rank) (what, reason string) {
 	}
 }
 
-// aggregates says whether the object at the target is a ClusterRole to which we applied
+// aggregates reports whether the object at the target is a ClusterRole to which we applied
 // an aggregation rule.
 func (r *remover) aggregates(ctx context.Context, t *turn) (bool, error) {
-	m, err := r.target.Get(ctx, t.view.At, t.id)
+	m, err := r.target.Get(ctx, t.view.Place, t.id)
 	if err != nil {
 		if kubeclient.MissingObject(err, t.id) || kubeclient.MissingKind(err) {
 			err = nil // the removal finds out
@@ -89,25 +90,25 @@ func (r *remover) propagation(ctx context.Context, t *turn) (metav1.DeletionProp
 	if !decide.OwnsPods(t.id.Resource) {
 		return metav1.DeletePropagationBackground, nil
 	}
-	there, err := r.target.GetAll(ctx, t.view.At, t.id)
+	there, err := r.target.GetAll(ctx, t.view.Place, t.id)
 	switch {
 	case kubeclient.MissingObject(err, t.id), kubeclient.MissingNamespace(err, t.id), kubeclient.MissingKind(err): // the removal finds out
 		return metav1.DeletePropagationBackground, nil
 	case err != nil:
 		return "", err
-	case says(gjson.ParseBytes(there.Status)):
+	case hasValue(gjson.ParseBytes(there.Status)):
 		return metav1.DeletePropagationForeground, nil
 	}
 	return metav1.DeletePropagationBackground, nil
 }
 
-// says tells whether a status has any value that is not empty or zero.
-func says(status gjson.Result) bool {
+// hasValue reports whether a status has any value that is not empty or zero.
+func hasValue(status gjson.Result) bool {
 	switch {
 	case status.IsObject(), status.IsArray():
 		some := false
 		status.ForEach(func(_, v gjson.Result) bool {
-			some = says(v)
+			some = hasValue(v)
 			return !some
 		})
 		return some
@@ -116,10 +117,10 @@ func says(status gjson.Result) bool {
 	}
 }
 
-// hurry deletes in the background an object that is being deleted in the foreground and
+// removeNow deletes in the background an object that is being deleted in the foreground and
 // whose Pods take too long to end, or never will, as on a lost node.
-func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.At, t.id)
+func (r *remover) removeNow(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
+	m, err := r.target.Get(ctx, t.view.Place, t.id)
 	switch {
 	case kubeclient.MissingObject(err, t.id), kubeclient.MissingNamespace(err, t.id), err == nil && m.UID != d.UID:
 		return outcome{}, errLook
@@ -136,7 +137,7 @@ func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcom
 	if !slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents) {
 		return o, nil
 	}
-	gone, err := r.target.Remove(ctx, t.view.At, t.id, d.UID, metav1.DeletePropagationBackground)
+	gone, err := r.target.Remove(ctx, t.view.Place, t.id, d.UID, metav1.DeletePropagationBackground)
 	switch {
 	case kubeclient.MissingObject(err, t.id), kubeclient.PreconditionFailed(err):
 		return outcome{}, errLook

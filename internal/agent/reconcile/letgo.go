@@ -17,7 +17,7 @@ const letGoFor = 5 * time.Second
 // letGo orphans an object: it takes our marks and our managed fields from it. An object
 // of the same name with our marks, but another UID, is orphaned, too.
 func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.At, t.id)
+	m, err := r.target.Get(ctx, t.view.Place, t.id)
 	if err == nil && m.ProvesOthers(t.view.As, t.kind()) {
 		return outcome{forget: true, seen: r.gone(t)}, nil
 	}

@@ -15,13 +15,13 @@ import (
 
 // Admission at the target may set other values than were applied: policies and webhooks
 // run after a server-side apply has been merged, and managed fields do not show it. So
-// the answer of each apply is compared with what was sent. If they differ, the object
+// the answer of each apply is compared with the request. If they differ, the object
 // counts as Applied with the reason Mutated, and is applied again from time to time, so
 // that it becomes right once the policy has gone. It is not drift: nothing has changed
 // since our apply.
 
 // compared adds to the outcome of an apply the fields in which the answer differs from
-// what was sent.
+// the request.
 func (r *Reconciler) compared(t *turn, o outcome, sent []byte, answer *ownership.Answer) outcome {
 	if o.record.Source.Policy.CreateOnly {
 		return o
@@ -35,8 +35,8 @@ func (r *Reconciler) compared(t *turn, o outcome, sent []byte, answer *ownership
 		return o
 	}
 	var before *store.Mutation
-	if was := t.record; was != nil && was.UID == o.record.UID && was.Source.Digest == o.record.Source.Digest {
-		before = was.Mutated
+	if rec := t.record; rec != nil && rec.UID == o.record.UID && rec.Source.Digest == o.record.Source.Digest {
+		before = rec.Mutated
 	}
 	now := time.Now()
 	m := r.insists.After(before, fields.Listing(changed), now)
@@ -51,15 +51,15 @@ func (r *Reconciler) compared(t *turn, o outcome, sent []byte, answer *ownership
 	return o
 }
 
-// mutatedBefore says that nothing is recorded, and that the last report has what is
-// desired as applied and changed by admission.
+// mutatedBefore reports whether nothing is recorded, and the last report has the desired object
+// as applied and changed by admission.
 func (t *turn) mutatedBefore() bool {
-	said, w := t.before[t.object().Space], t.want()
-	if t.record != nil || said == nil || w == nil || w.Object() == nil {
+	before, w := t.before[t.object().Space], t.want()
+	if t.record != nil || before == nil || w == nil || w.Object() == nil {
 		return false
 	}
 	o := w.Object()
-	return said.Reason == v1alpha1.ReasonMutated && said.UID == o.UID && said.Digest == o.Digest
+	return before.Reason == v1alpha1.ReasonMutated && before.UID == o.UID && before.Digest == o.Digest
 }
 
 // regains records, after a loss of the store, an object that admission changed in an
@@ -70,7 +70,7 @@ func (r *Reconciler) regains(ctx context.Context, t *turn, d decide.Decision) ou
 		return outcome{keep: true, failed: true, Decision: decide.Decision{Retry: refusedRetry}}
 	}
 	if err != nil {
-		return r.refusals.of(t, err)
+		return r.refusals.outcome(t, err)
 	}
 	now, o := time.Now(), r.done(t, d, m)
 	fields, _ := strings.CutPrefix(t.before[t.object().Space].Message, decide.SaysMutated)

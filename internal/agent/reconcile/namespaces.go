@@ -52,7 +52,7 @@ func newNamespaces(t *kubeclient.Client, e *worklist.Worklist, shared *hubclient
 // of the object's ServiceAccount.
 func (n *namespaces) need(ctx context.Context, t *turn) (refused bool, err error) {
 	name := t.id.Namespace
-	if name == "" || n.knows(name) {
+	if name == "" || n.isKnown(name) {
 		return false, nil
 	}
 	wanted, tried := n.engine.Awaits(key.Identity{Resource: key.Namespaces, Name: name})
@@ -93,15 +93,15 @@ func (n *namespaces) needShared(ctx context.Context, t *turn) (refused bool, err
 // once is make, once for all objects that need it at the same time.
 func (n *namespaces) once(ctx context.Context, t *turn, missing error) (refused bool, err error) {
 	name, account := t.id.Namespace, t.account()
-	of, err, _ := n.making.Do(fmt.Sprint(account, " ", name, " ", missing), func() (any, error) { return n.make(ctx, name, t.view.As, missing) })
-	refused, _ = of.(bool)
+	result, err, _ := n.making.Do(fmt.Sprint(account, " ", name, " ", missing), func() (any, error) { return n.make(ctx, name, t.view.As, missing) })
+	refused, _ = result.(bool)
 	return refused, err
 }
 
 // make creates a Namespace unless it exists. With an error missing it creates none, and returns that error for one
 // that does not exist. It returns hubclient.ErrPending for one that cannot be read, too.
 func (n *namespaces) make(ctx context.Context, name string, l ownership.Owner, missing error) (refused bool, err error) {
-	if n.knows(name) { // another worker was faster
+	if n.isKnown(name) { // another worker was faster
 		return false, nil
 	}
 	id := key.Identity{Resource: key.Namespaces, Name: name}
@@ -134,7 +134,7 @@ func (n *namespaces) make(ctx context.Context, name string, l ownership.Owner, m
 	return false, nil
 }
 
-func (n *namespaces) knows(name string) bool {
+func (n *namespaces) isKnown(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, ok := n.known[name]

@@ -29,7 +29,7 @@ func (t *turn) deliver(w *store.Want, m *store.Meta) {
 // send it, gets that of the last wire mark, if the desired content is known to be as of
 // that mark.
 func (t *turn) log() ownership.Pair {
-	if p := t.want().Object().Log; !p.IsZero() || !t.settled {
+	if p := t.want().Object().Log; !p.IsZero() || !t.complete {
 		return p
 	}
 	return t.mark
@@ -73,12 +73,12 @@ func (r *Reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 	}, nil
 }
 
-// settle writes the pair of the last wire mark to an object that still has one of an
+// writePair writes the pair of the last bookmark to an object that still has one of an
 // earlier log, although the hub's log has been accepted since: the target refuses to
 // change it, or others use it. Without that an agent that loses its store would need
-// another acceptance. It is done only if the hub says that its log lacks the pair that
-// stands there. If the write fails, it is tried again at the object's next retry.
-func (r *Reconciler) settle(ctx context.Context, t *turn, o *outcome) {
+// another acceptance. It is done only if the hub's log is known to lack the pair of the
+// object. If the write fails, it is tried again at the object's next retry.
+func (r *Reconciler) writePair(ctx context.Context, t *turn, o *outcome) {
 	seen, rec := t.view.Seen, t.record
 	switch {
 	case o.changed || o.forget || o.letGo || o.seen != nil:
@@ -89,7 +89,7 @@ func (r *Reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 		return
 	case rec != nil && rec.UID != seen.UID, rec == nil && r.prove(t, seen) != ownership.Given:
 		return
-	case !t.settled || t.mark.IsZero() || !r.Prover.Lacks(seen.Log, time.Now()):
+	case !t.complete || t.mark.IsZero() || !r.Prover.Lacks(seen.Log, time.Now()):
 		return
 	}
 	m, err := r.writer.patch(ctx, t, "refresh", ownership.SetPair(seen.UID, strconv.FormatUint(seen.Revision, 10), t.mark))

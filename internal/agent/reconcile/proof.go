@@ -17,7 +17,7 @@ import (
 // changed or removed only if the place in the log that it names is in the hub's log. The
 // hub is asked which places are: once for each marker and session, in batches.
 
-// prove says whether the object under the identity needs a proof, and has it.
+// prove returns the state of the proof for the object under the identity.
 func (r *Reconciler) prove(t *turn, seen decide.Observed) ownership.Proof {
 	switch {
 	case t.record != nil:
@@ -40,9 +40,9 @@ func (t *turn) adopts() bool {
 	return w != nil && w.Object() != nil && (w.Object().Policy.Adopt || decide.IsProvided(t.id))
 }
 
-// guardedBefore says that by the last report the removal of the object waits for a
+// guardedBefore reports whether by the last report the removal of the object waits for a
 // confirmation.
 func (t *turn) guardedBefore() bool {
-	said := t.before[t.object().Space]
-	return t.winner < 0 && said != nil && said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
+	before := t.before[t.object().Space]
+	return t.winner < 0 && before != nil && before.State == wire.Removing && before.Reason == v1alpha1.ReasonPruneGuard
 }

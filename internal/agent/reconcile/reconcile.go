@@ -22,9 +22,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Reconciler carries out what decide says, one identity at a time. All workers share it.
+// Reconciler carries out decisions, one identity at a time. All workers share it.
 type Reconciler struct {
-	Parts
+	Config
 	insists decide.Insistence
 
 	slots      slots
@@ -36,14 +36,14 @@ type Reconciler struct {
 	readings   readings
 }
 
-// Parts are what a reconciler works with.
-type Parts struct {
+// Config has the dependencies and settings of a Reconciler.
+type Config struct {
 	Store  *store.Store
 	Engine *worklist.Worklist
 	Target *kubeclient.Client
 	Gate   *observe.Gate
-	// State says whether the desired content is known to be the hub's, Prover which places
-	// are of the hub's log, and Reporter is told that there are reports to send.
+	// State shows whether the desired content is known to be the hub's, Prover which log positions
+	// are of the hub's log. Reporter is notified of reports to send.
 	State    *hubclient.State
 	Prover   *hubclient.Prover
 	Reporter *hubclient.Reporter
@@ -57,8 +57,8 @@ type Parts struct {
 	Log          *slog.Logger
 }
 
-// New makes a reconciler of parts.
-func New(p Parts) *Reconciler {
+// New returns a Reconciler.
+func New(p Config) *Reconciler {
 	writer := &writer{store: p.Store, target: p.Target}
 	refusals := refusals{gate: p.Gate}
 	remover := &remover{
@@ -66,7 +66,7 @@ func New(p Parts) *Reconciler {
 		writer: writer, refusals: refusals, log: p.Log,
 	}
 	return &Reconciler{
-		Parts:      p,
+		Config:     p,
 		insists:    decide.Insistence{First: cmp.Or(p.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
 		namespaces: newNamespaces(p.Target, p.Engine, p.Namespaces), writer: writer, refusals: refusals,
 		readings:  readings{all: map[string]reading{}},
@@ -97,17 +97,18 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 	acting := kubeclient.ReadOnly(kubeclient.As(ctx, t.account()), func() bool { return t.view.Halt != "" || r.Gate.Halted() != "" })
 	o := r.act(acting, t)
 	if t.view.Halt == "" {
-		r.settle(acting, t, &o)
+		r.writePair(acting, t, &o)
 	}
 	o = r.permitted(acting, t, o)
 	if o.seen != nil && o.seen.Existence == decide.Present {
 		r.Engine.Saw(it, &t.view, *o.seen)
 	}
-	reports, gone := t.reports(o, time.Now())
+	end := concluded{t, o}
+	reports, gone := end.reports(time.Now())
 	res := worklist.Result{
 		Seen: o.seen, As: t.view.As, History: t.view.History, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
-		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, Judged: t.judged,
-		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
+		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, ProofKnown: t.proven,
+		Leaving: end.leaves(), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
 		Withheld: o.Withheld, Homeless: o.homeless, Untried: o.untried,
 	}
 	switch {
@@ -144,7 +145,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 	}
 }
 
-// completes says whether a report has a Job or Pod as completed. If that were lost, it
+// completes reports whether a report has a Job or Pod as completed. If that were lost, it
 // would run again.
 func completes(reports map[string]*wire.Report) bool {
 	for _, report := range reports {
@@ -160,7 +161,7 @@ func completes(reports map[string]*wire.Report) bool {
 // finds the rest again.
 func (r *Reconciler) unwritten(it *worklist.Item, t *turn, o outcome) {
 	r.Engine.Finish(it, worklist.Result{
-		Seen: o.seen, As: t.view.As, History: t.view.History, Wanted: t.winner >= 0, State: t.view.State, Failed: true, Leaving: t.leaves(o), Hurried: o.hurried, Space: t.object().Space,
+		Seen: o.seen, As: t.view.As, History: t.view.History, Wanted: t.winner >= 0, State: t.view.State, Failed: true, Leaving: concluded{t, o}.leaves(), Hurried: o.hurried, Space: t.object().Space,
 		Retry: max(o.Retry, retry.Backoff(t.view.Failures, store.Retry, maxRetry)),
 	})
 }
@@ -192,7 +193,7 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 		t.guarded, t.placing, t.shard, t.replaced = x.Removals.IsPending(it.ID), x.Meta().Placing, x.Meta().Shard, x.Meta().Cluster.Replaced
 		t.aggregated = x.Meta().IsAggregated(t.id.Resource)
 		t.mark = ownership.NewPair(x.Meta().Marker, x.Meta().Revision)
-		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
+		t.complete = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
 		t.formers = x.Meta().Formers()
 		t.live, err = x.Observed.Get(it.ID)
 		return err
@@ -200,11 +201,11 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 	if t.winner = decide.Choose(t.wants, t.record); t.yieldsToShard() {
 		t.winner = -1
 	}
-	if t.record != nil && t.view.At.Version == "" {
-		t.view.At.Version, t.view.Kind = t.record.Version, t.record.Kind
+	if t.record != nil && t.view.Place.Version == "" {
+		t.view.Place.Version, t.view.Kind = t.record.Version, t.record.Kind
 	}
 	if w := t.want(); w != nil && w.Version != "" {
-		t.view.At.Version, t.view.Kind = w.Version, w.ObjectKind
+		t.view.Place.Version, t.view.Kind = w.Version, w.ObjectKind
 	}
 	return t, err
 }
@@ -214,7 +215,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
 		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
 		Guarded: t.guarded, Provided: decide.IsProvided(t.id), Yields: t.yields(t.object().Space),
-		Confirms: t.confirms() || t.announced(), DesiredComplete: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
+		Confirms: t.confirms() || t.announced(), DesiredComplete: t.complete, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}
 	if t.record != nil {
 		f.Former = t.record.As != "" && t.record.As != t.view.As
@@ -226,13 +227,13 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	if t.traced() {
 		var err error
 		if f.Traced, err = r.trace(ctx, t); err != nil {
-			return r.refusals.of(t, err)
+			return r.refusals.outcome(t, err)
 		}
 		if f.Remembered = t.aggregated; f.Remembered && !f.Traced {
 			return haltedOutcome(t, f, outcome{Decision: decide.Away()})
 		}
 	}
-	if t.winner < 0 && t.record == nil && t.view.At.Version != "" {
+	if t.winner < 0 && t.record == nil && t.view.Place.Version != "" {
 		f.Traced = true // the list shows what was made right before the agent was killed
 	}
 	unsettled := errUnsettled
@@ -242,28 +243,28 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		if t.view.Halt != "" {
 			d = decide.Halted(f, d, t.before[t.object().Space], t.view.Halt)
 		}
-		t.judged = d.Do != decide.DoNothing && d.Do != decide.DoLook
+		t.proven = d.Do != decide.DoNothing && d.Do != decide.DoLook
 		o, err := r.step(ctx, t, f, d)
 		switch {
 		case err == nil:
-			return namesOwner(t, t.unobserved(t.contested(o)))
+			return namesOwner(t, concluded{t, o}.qualified())
 		case errors.Is(err, kubeclient.ErrReadOnly):
 			return haltedBy(r.Gate, t, f)
 		case errors.Is(err, errLook), kubeclient.PreconditionFailed(err):
-			if t.judged = false; !errors.Is(err, errLook) {
+			if t.proven = false; !errors.Is(err, errLook) {
 				unsettled = errors.Join(errUnsettled, err)
 			}
-			f.Seen, err = r.look(ctx, t)
+			f.Seen, err = r.readObserved(ctx, t)
 			switch {
 			case errors.Is(err, kubeclient.ErrReadOnly):
 				return haltedBy(r.Gate, t, f)
 			case err != nil:
-				return r.refusals.of(t, err)
+				return r.refusals.outcome(t, err)
 			}
 			f.Inspected = true
 		case kubeclient.MissingNamespace(err, t.id) && !t.homeless:
 			r.namespaces.forget(t.id.Namespace)
-			unsettled = err // it may be that nobody may create it
+			unsettled = err // perhaps the agent may not create it
 		case d.Again && immutable.Refused(kubeclient.StatusOf(err)):
 			return r.remains(t)
 		case d.Do == decide.DoApply && d.UID != "" && !d.Adopt && immutable.Refused(kubeclient.StatusOf(err)) && t.mutatedBefore():
@@ -271,10 +272,10 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		case d.Do == decide.DoApply && d.UID != "" && immutable.Refused(kubeclient.StatusOf(err)):
 			return r.recreator.refused(ctx, t, d, err)
 		default:
-			return r.refusals.of(t, err)
+			return r.refusals.outcome(t, err)
 		}
 	}
-	return r.refusals.of(t, unsettled)
+	return r.refusals.outcome(t, unsettled)
 }
 
 // haltedOutcome adapts the outcome of a removal whose resource is not served, if the agent is halted: its report
@@ -300,8 +301,8 @@ func haltedBy(gate *observe.Gate, t *turn, f decide.Facts) outcome {
 // step does what was decided. It returns errLook, or a failed precondition, if the
 // object is not as it was thought to be.
 func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
-	if (d.Drift || d.Do == decide.DoRefresh) && t.view.Calm > 0 { // another writer changes the object, too
-		return outcome{Decision: decide.Decision{Retry: t.view.Calm}, record: t.record, keep: true}, nil
+	if (d.Drift || d.Do == decide.DoRefresh) && t.view.RepairDelay > 0 { // another writer changes the object, too
+		return outcome{Decision: decide.Decision{Retry: t.view.RepairDelay}, record: t.record, keep: true}, nil
 	}
 	switch d.Do {
 	case decide.DoApply:
@@ -310,7 +311,7 @@ func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 		}
 		return r.apply(ctx, t, f, d)
 	case decide.DoNote:
-		return t.note(f, d), nil
+		return t.recorded(f, d), nil
 	case decide.DoMark:
 		return r.mark(ctx, t, d)
 	case decide.DoInspect:
@@ -323,7 +324,7 @@ func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 		}
 		return r.remover.remove(ctx, t, d)
 	case decide.DoHurry:
-		return r.remover.hurry(ctx, t, d)
+		return r.remover.removeNow(ctx, t, d)
 	case decide.DoLetGo:
 		return r.remover.letGo(ctx, t, d)
 	case decide.DoVerifyKind:

@@ -21,13 +21,13 @@ const quietTries = 3
 
 // refusals turns errors of the target into outcomes.
 type refusals struct {
-	// gate is told of errors that may be about the target as a whole.
+	// gate is notified of errors that may be about the target as a whole.
 	gate *observe.Gate
 }
 
-// of is the outcome of an error of the target. An error that is not about the object
+// outcome returns the outcome of an error of the target. An error that is not about the object
 // leaves its report as it is.
-func (r refusals) of(t *turn, err error) outcome {
+func (r refusals) outcome(t *turn, err error) outcome {
 	o := outcome{record: t.record, failed: true}
 	switch {
 	case errors.Is(err, errOutdated): // the next turn is about the present entry

@@ -15,15 +15,15 @@ import (
 )
 
 // Values that a policy releases are written once, when the object is created, and then
-// left to other writers at the location. What follows from that:
+// left to other writers at the location. Consequences:
 //
 // Everything that the agent has applied of an object is owned by one of two
 // entries of its managed fields: that of the location's manager, which enforces,
-// or that of ownership.ReleasedManager, which never applies. The policy's paths say which.
+// or that of ownership.ReleasedManager, which never applies. The policy's paths decide which.
 // Before each apply to an object that is there, the live object is read, and what
 // is in the wrong entry is moved (fields.Lease.Entries), by a patch that changes no value
 // and holds for that very revision; the apply then leaves the released values out.
-// So it neither removes nor changes them, whoever wrote them last. What a rule no
+// So it neither removes nor changes them, whichever client wrote them last. What a rule no
 // longer releases is moved back in the same way, and the apply sets it like anything else. If the object
 // in its space has it no more, no manager owns it from then on, and it stays as it is.
 // The managed fields are the only memory of this, so it survives a
@@ -31,7 +31,7 @@ import (
 //
 // What is created is created in full, by one request, under the location's manager;
 // its released values are handed over right after. That holds for an object, and for a
-// new element of an associative list: it might be invalid without them, and nobody has
+// new element of an associative list: it might be invalid without them, and no client has
 // written them.
 //
 // Drift is a change of what the location's manager owns, so a released value, which
@@ -45,13 +45,13 @@ import (
 // read from the object itself.) An object with a value that cannot be released is not
 // changed.
 
-// releases says whether something of the object is released, or was.
+// releases reports whether a value of the object is released, or was.
 func (t *turn) releases(f decide.Facts) bool {
 	return t.want().Object().Policy.Release != "" || t.record != nil && t.record.Source.Policy.Release != "" || f.Seen.Released
 }
 
 // withoutReleased hands over the released values of the object that has the UID, or
-// takes them back, and returns what to apply to it. fresh says that rest has new released
+// takes them back, and returns what to apply to it. fresh is true if rest has new released
 // values, which are handed over after the apply.
 func (w *writer) withoutReleased(ctx context.Context, t *turn, object []byte, uid string) (rest []byte, fresh bool, err error) {
 	m, err := w.getSame(ctx, t, uid)
@@ -71,7 +71,7 @@ func (w *writer) withoutReleased(ctx context.Context, t *turn, object []byte, ui
 func (r *Reconciler) afterMaking(ctx context.Context, t *turn, d decide.Decision, object []byte, answer *ownership.Answer) (outcome, error) {
 	x, after, err := r.writer.handOver(ctx, t, object, answer.Metadata)
 	if errors.Is(err, fields.ErrCannotRelease) {
-		refused, o := r.refusals.of(t, err), r.done(t, d, answer.Metadata)
+		refused, o := r.refusals.outcome(t, err), r.done(t, d, answer.Metadata)
 		o.Decision, o.failed, o.record.Source.Policy.Release = refused.Decision, true, ""
 		return o, nil
 	}
@@ -105,7 +105,7 @@ func (w *writer) handOver(ctx context.Context, t *turn, object []byte, m ownersh
 		if !apierrors.IsConflict(err) && !kubeclient.MissingObject(err, t.id) {
 			return nil, m, err
 		}
-		// Somebody has written meanwhile, as controllers do to new objects.
+		// Another client has written meanwhile, as controllers do to new objects.
 		if m, err = w.getSame(ctx, t, m.UID); err != nil {
 			return nil, m, err
 		}
@@ -129,7 +129,7 @@ type lookup struct {
 
 // Object implements fields.Asker.
 func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
-	there, err := l.target.GetAll(ctx, l.turn.view.At, l.id)
+	there, err := l.target.GetAll(ctx, l.turn.view.Place, l.id)
 	if kubeclient.MissingObject(err, l.id) || err == nil && there.Metadata.UID != l.uid {
 		return nil, errLook
 	}
@@ -145,7 +145,7 @@ func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
 
 // getSame reads the object. It returns errLook if that has another UID.
 func (w *writer) getSame(ctx context.Context, t *turn, uid string) (ownership.Meta, error) {
-	m, err := w.target.Get(ctx, t.view.At, t.id)
+	m, err := w.target.Get(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) || err == nil && m.UID != uid {
 		return m, errLook
 	}
@@ -158,12 +158,12 @@ func (l *lookup) Whole(ctx context.Context) (*ownership.Meta, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := l.target.TryApply(ctx, l.turn.view.At, l.id, l.turn.view.As.Manager(), body)
+	m, err := l.target.TryApply(ctx, l.turn.view.Place, l.id, l.turn.view.As.Manager(), body)
 	switch {
 	case kubeclient.MissingObject(err, l.id):
 		return nil, errLook
 	case apierrors.IsInvalid(err) && !kubeclient.PreconditionFailed(err): // it says nothing of what would be applied
-		return nil, fmt.Errorf("%w: the location does not say how it keeps the object: %s", fields.ErrCannotRelease, kubeclient.StatusOf(err).Message)
+		return nil, fmt.Errorf("%w: the location does not show how it keeps the object: %s", fields.ErrCannotRelease, kubeclient.StatusOf(err).Message)
 	}
 	return &m, err
 }

@@ -20,7 +20,7 @@ const (
 	emptyingRetry = 15 * time.Second
 )
 
-// wayOut tells the user how an object that others use can be removed.
+// wayOut explains to the user how an object that others use can be removed.
 const wayOut = "; it goes when that is gone, or with it when it has the annotation " + v1alpha1.CascadeAnnotation + ": \"true\" at the location"
 
 // remover removes what is not desired any more.
@@ -39,17 +39,17 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	if theirs, err := r.anothers(ctx, t); theirs || err != nil {
 		return outcome{forget: theirs, seen: r.gone(t)}, err
 	}
-	use, err := r.users.of(ctx, t)
+	use, err := r.users.find(ctx, t)
 	if err != nil {
 		return o, err
 	}
 	switch {
 	case use.ours, use.shared && r.users.store.Meta().Settings.Purge: // which each agent removes of its own
-		o.State, o.Reason, o.Message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(cmp.Or(use.going, use.by)), true
+		o.State, o.Reason, o.Message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(cmp.Or(use.going, use.foreign)), true
 		o.Retry = retry.Backoff(t.view.Failures, retry.First, emptyingRetry)
 		return o, nil
-	case use.by != "":
-		m, err := r.target.Get(ctx, t.view.At, t.id)
+	case use.foreign != "":
+		m, err := r.target.Get(ctx, t.view.Place, t.id)
 		switch {
 		case kubeclient.MissingObject(err, t.id):
 			return outcome{forget: true, seen: r.gone(t)}, nil
@@ -58,7 +58,7 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 		case err != nil:
 			return o, err
 		case use.desired || !cascades(&m):
-			o.State, o.Reason, o.Message, o.Retry = wire.Orphaned, v1alpha1.ReasonInUse, wire.Brief(use.by), r.users.again(t.id, t.view.State != wire.Orphaned)
+			o.State, o.Reason, o.Message, o.Retry = wire.Orphaned, v1alpha1.ReasonInUse, wire.Brief(use.foreign), r.users.again(t.id, t.view.State != wire.Orphaned)
 			o.failed = use.lasting
 			if !use.desired {
 				o.Message += wayOut
@@ -71,7 +71,7 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	if err != nil {
 		return o, err
 	}
-	gone, err := r.target.Remove(ctx, t.view.At, t.id, d.UID, how)
+	gone, err := r.target.Remove(ctx, t.view.Place, t.id, d.UID, how)
 	switch {
 	case err == nil && !gone:
 		o.Decision = decide.Terminating(decide.OwnsPods(t.id.Resource))
@@ -92,13 +92,13 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	return outcome{forget: true, seen: r.gone(t)}, nil
 }
 
-// anothers says that what is to be removed has the marks of another shard by now, whatever its
-// UID: it is that one's.
+// anothers reports whether the object to remove has the marks of another shard by now, whatever
+// its UID. Then it belongs to that shard.
 func (r *remover) anothers(ctx context.Context, t *turn) (bool, error) {
 	if t.shard.Whole() {
 		return false, nil
 	}
-	m, err := r.target.Get(ctx, t.view.At, t.id)
+	m, err := r.target.Get(ctx, t.view.Place, t.id)
 	if kubeclient.MissingObject(err, t.id) || kubeclient.MissingNamespace(err, t.id) || kubeclient.MissingKind(err) {
 		return false, nil // the removal finds out
 	}
@@ -125,7 +125,7 @@ func (r *remover) replaced(t *turn, m *ownership.Meta) outcome {
 // removalRefused finds out whether another object has the name by now, or
 // whether ours is still there and being deleted.
 func (r *remover) removalRefused(ctx context.Context, t *turn, d decide.Decision, refused error) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.At, t.id)
+	m, err := r.target.Get(ctx, t.view.Place, t.id)
 	switch {
 	case kubeclient.MissingObject(err, t.id):
 		return outcome{forget: true, seen: r.gone(t)}, nil
@@ -134,7 +134,7 @@ func (r *remover) removalRefused(ctx context.Context, t *turn, d decide.Decision
 	case err != nil:
 		return outcome{}, err
 	case m.DeletionTimestamp == "":
-		return r.refusals.of(t, refused), nil
+		return r.refusals.outcome(t, refused), nil
 	}
 	return outcome{record: t.record, Decision: decide.Terminating(decide.OwnsPods(t.id.Resource))}, nil
 }

@@ -10,19 +10,19 @@ import (
 // store was lost: the objects may still be at the target. It returns false if the target
 // does not serve the resource.
 func (r *Reconciler) trace(ctx context.Context, t *turn) (bool, error) {
-	if t.view.At.Version != "" {
+	if t.view.Place.Version != "" {
 		return true, nil
 	}
-	at, err := r.Target.Find(ctx, t.id.Resource)
-	if err != nil || at.Version == "" {
+	served, err := r.Target.Find(ctx, t.id.Resource)
+	if err != nil || served.Version == "" {
 		return false, err
 	}
-	r.Engine.Teach(at)
+	r.Engine.Teach(served)
 	return true, nil
 }
 
-// traced says that only a report is left of the identity, and that by it an object of
-// ours was at the target, or may be.
+// traced reports whether only a report is left of the identity, and an object of ours was at the
+// target by it, or may be.
 func (t *turn) traced() bool {
 	if t.winner >= 0 || t.record != nil {
 		return false
@@ -31,8 +31,8 @@ func (t *turn) traced() bool {
 	return r != nil && (!r.Digest.IsZero() && r.Reason != v1alpha1.ReasonReleased || r.Aggregated) || t.announced()
 }
 
-// announced says that the last word about what nobody desires is that it is about to be
-// made. If the agent was killed right then, it was.
+// announced reports whether no space desires the object, and its last report is that it is about
+// to be created. If the agent was killed right then, it may have been.
 func (t *turn) announced() bool {
 	if t.winner >= 0 || t.record != nil {
 		return false

@@ -31,7 +31,7 @@ const (
 
 // Errors of the agent itself.
 var (
-	// errLook asks for a look at whose object is at the target.
+	// errLook is returned if the turn has to read whose object is at the target.
 	errLook = errors.New("look again")
 	// errUnsettled is returned when the object is another one at each look at it, or the target
 	// refuses each request as if it were.
@@ -52,12 +52,12 @@ type turn struct {
 	// placing is where the location puts objects.
 	placing key.Placing
 	// shard is the part of the location that the agent has.
-	shard   key.Shard
-	view    worklist.View
-	wants   []decide.Entry
-	winner  int // index in wants; -1: no space desires it
-	guarded bool
-	settled bool
+	shard    key.Shard
+	view     worklist.View
+	wants    []decide.Entry
+	winner   int // index in wants; -1: no space desires it
+	guarded  bool
+	complete bool
 	// replaced is when the cluster that the turn began with took the place of another one, outlived is set if the
 	// store is of yet another one by the time when the outcome is written.
 	replaced time.Time
@@ -72,11 +72,11 @@ type turn struct {
 	live      *store.Live // how the object was last seen
 	// completed is how the desired Job or Pod ran to its end; empty: it has not.
 	completed string
-	// hidden is why nothing may be told of how the object does; empty: it may.
+	// hidden is why the health of the object may not be reported; empty: it may.
 	hidden string
-	// judged says that the object needs no proof, even if the change failed.
-	judged bool
-	// homeless says that the namespace can't be made, so that to try once is enough.
+	// proven is true if the object needs no proof, even if the change failed.
+	proven bool
+	// homeless is true if the Namespace can't be created, so that one attempt is enough.
 	homeless bool
 	before   map[key.Space]*wire.Report
 	// otherOwner is the other location that placed the object at the target; empty if none did.
@@ -135,9 +135,10 @@ func (t *turn) object() key.Object {
 	return o
 }
 
-// located is the source object at its place, moved what that says of it.
+// located returns the source object with its identity at the location.
 func (t *turn) located() key.Located { return t.placing.Locate(t.object()) }
 
+// moved returns the namespace of the source object if the location has it in another one.
 func (t *turn) moved() string { return t.located().Moved }
 
 // sourceIn is the object in a space.
@@ -145,9 +146,9 @@ func (t *turn) sourceIn(s key.Space) key.Object {
 	return key.Object{Space: s, Identity: t.view.Source}
 }
 
-// ended is how the desired Job or Pod ran to its end, as observed or by its last report,
-// which is where that is kept; empty: it did not. reported says that the last report is
-// of exactly what is desired.
+// ended returns how the desired Job or Pod ran to its end, as observed or by its last report,
+// which keeps it; empty: it did not. reported is true if the last report is of exactly the
+// desired object.
 func (t *turn) ended() (how string, reported bool) {
 	w := t.want()
 	if w == nil || w.Object() == nil {
@@ -173,10 +174,17 @@ func isAggregated(t *turn, report, before *wire.Report) bool {
 	return t.aggregated && mayExist
 }
 
+// concluded is a turn with its outcome.
+type concluded struct {
+	*turn
+	outcome outcome
+}
+
 // reports returns the reports that the outcome changes, by path; nil removes one. gone
 // are the spaces that have neither an entry nor a report of the identity any more.
-func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
+func (t concluded) reports(now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
 	reports = map[string]*wire.Report{}
+	o := t.outcome
 	o.Completed = t.completed
 	owner := t.object().Space
 	for i, w := range t.wants {
@@ -184,7 +192,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		its := i == t.winner || t.winner < 0 && w.Space == owner && !o.forget && !w.Want.Desired() // the outcome is about its object
 		var report wire.Report
 		switch {
-		case its && o.keep, !its && w.Want != nil && !w.Want.Desired() && t.has(w.Space, o):
+		case its && o.keep, !its && w.Want != nil && !w.Want.Desired() && t.mayBeOf(w.Space):
 			continue
 		case w.Yields && !o.forget:
 			if before != nil {
@@ -192,9 +200,9 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 			}
 			continue
 		case its:
-			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
-			report.Omitted = t.view.LeftOut
-			report.Aggregated = isAggregated(t, &report, before)
+			report = decide.Compose(w.Want, o.record, o.Decision, t.liveObject(before), before, now)
+			report.Omitted = t.view.Unreturned
+			report.Aggregated = isAggregated(t.turn, &report, before)
 		case w.Want != nil && !w.Want.Desired():
 			report = decide.Removed(w.Want, before, now)
 		case w.Want != nil:
@@ -213,39 +221,39 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 	return reports, gone
 }
 
-// lives is what is reported of the object at the target as it is there.
-func (t *turn) lives(o outcome, before *wire.Report) decide.Live {
+// liveObject returns the reported facts about the object as it is at the target.
+func (t concluded) liveObject(before *wire.Report) decide.Live {
 	if t.hidden != "" {
 		return decide.Live{Health: wire.HealthUnknown, Detail: t.hidden}
 	}
 	seen := t.view.Seen
-	if o.seen != nil {
-		seen = *o.seen
+	if t.outcome.seen != nil {
+		seen = *t.outcome.seen
 	}
-	return decide.LiveOf(t.id.Resource, seen, o.record, t.live, t.completed, before)
+	return decide.LiveOf(t.id.Resource, seen, t.outcome.record, t.live, t.completed, before)
 }
 
-// has says that what is at the target after the turn is, or may be, of a space's object.
-func (t *turn) has(s key.Space, o outcome) bool {
+// mayBeOf reports whether the object at the target after the turn belongs to a space, or may.
+func (t concluded) mayBeOf(s key.Space) bool {
 	switch seen := t.view.Seen.Existence; {
-	case o.forget:
-		return o.again
-	case o.record != nil:
-		return o.record.Space == s
-	default: // what is there is not recorded
+	case t.outcome.forget:
+		return t.outcome.again
+	case t.outcome.record != nil:
+		return t.outcome.record.Space == s
+	default: // the object there is not recorded
 		return seen == decide.Present || seen == decide.Unseen || seen == decide.Blind
 	}
 }
 
-// yields says that what is there of a space's is let go, since no space desires it and it is
-// the location's own for that one.
+// yields reports whether the object of a space is released, since no space desires it and that
+// space watches it as an object of the location.
 func (t *turn) yields(s key.Space) bool {
 	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Yields && w.Space == s })
 }
 
-// yieldsToShard says that what is at the target is to go, since an object of another shard has
-// its name: that one's agent makes it anew, and until then finds a foreign one. In a whole
-// location it would be the one to follow, and change what is there.
+// yieldsToShard reports whether the object at the target is to be removed, since an object of
+// another shard has its name. The agent of that shard creates its own, and until then finds a
+// foreign one. In a whole location the agent would follow the other object, and change this one.
 func (t *turn) yieldsToShard() bool {
 	w := t.want()
 	if t.shard.Whole() || w == nil || w.Kind != store.WantConflict || w.Deferred || t.record == nil && t.view.Seen.Existence != decide.Present {
@@ -255,7 +263,7 @@ func (t *turn) yieldsToShard() bool {
 	return err == nil && !t.shard.Contains(owner.Space)
 }
 
-// confirms says that the hub is to be told that nothing is left of an object.
+// confirms reports whether the hub is to receive that nothing is left of an object.
 func (t *turn) confirms() bool {
 	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Want != nil })
 }

@@ -56,11 +56,11 @@ func TestTraced(t *testing.T) {
 		{"recorded", wire.Report{State: wire.Applied, Digest: digest("a")}, recordOf("s", "u", "a"), -1, false},
 		{"desired", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, 0, false},
 	} {
-		of := turn{
+		one := turn{
 			winner: c.winner, wants: []decide.Entry{{Space: "s"}}, record: c.rec,
 			view: worklist.View{Spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &c.report},
 		}
-		if got := of.traced(); got != c.want {
+		if got := one.traced(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -68,14 +68,14 @@ func TestTraced(t *testing.T) {
 
 func TestLingers(t *testing.T) {
 	report := wire.Report{State: wire.Orphaned, Reason: v1alpha1.ReasonReleased, Since: now.Format(time.RFC3339)}
-	of := turn{winner: -1, view: worklist.View{Spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
+	one := turn{winner: -1, view: worklist.View{Spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
 	for after, want := range map[time.Duration]time.Duration{-24 * time.Hour: 0, -time.Second: letGoFor, 0: letGoFor, letGoFor - 1: 1, time.Hour: letGoFor - time.Hour} {
-		if got := of.lingers(now.Add(after)); got != want {
+		if got := one.lingers(now.Add(after)); got != want {
 			t.Errorf("after %s: %s, want %s", after, got, want)
 		}
 	}
 	report.Reason = "InUse"
-	if got := of.lingers(now); got != 0 {
+	if got := one.lingers(now); got != 0 {
 		t.Errorf("what is in use: %s", got)
 	}
 }

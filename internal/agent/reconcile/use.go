@@ -1,7 +1,7 @@
 package reconcile
 
 // Deleting a Namespace or a CustomResourceDefinition deletes what is in it, so it is
-// deleted only when nothing in it has to stay. What follows from that:
+// deleted only when nothing in it has to stay. Consequences:
 //
 // All objects inside are looked at, all pages of every kind that can be listed. A kind
 // that can't be listed may have objects of others.
@@ -50,17 +50,17 @@ const (
 	collected = 10
 )
 
-// usage says who uses what is to be deleted.
+// usage describes the use of an object that is to be deleted.
 type usage struct {
-	ours    bool   // wait: objects of ours inside, or what goes by itself, go first
-	going   string // what goes by itself, for the report
-	by      string // what else uses it, so that it stays; empty: nothing
-	desired bool   // with by: it is objects of this location that are not to go with it
+	ours    bool   // wait: objects of ours inside, or objects that end by themselves, go first
+	going   string // an object that ends by itself, for the report
+	foreign string // another use, so that the object stays; empty: none
+	desired bool   // with foreign: it is objects of this location that are not to go with it
 	shared  bool   // with desired: they are another shard's
-	lasting bool   // with by: it was expected to go, and has not
+	lasting bool   // with foreign: it was expected to go, and has not
 }
 
-// users finds out who uses what is to be deleted.
+// users finds the uses of objects that are to be deleted.
 type users struct {
 	engine *worklist.Worklist
 	target *kubeclient.Client
@@ -94,45 +94,45 @@ func (u *users) unused(id key.Identity) {
 	delete(u.counts, id.String())
 }
 
-// of finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
-func (u *users) of(ctx context.Context, t *turn) (usage, error) {
-	id, looks := t.id, t.view.Failures
+// find returns the use of a Namespace, by its content, or of a CustomResourceDefinition, by its objects.
+func (u *users) find(ctx context.Context, t *turn) (usage, error) {
+	id, attempts := t.id, t.view.Failures
 	if id.Resource != key.Namespaces && id.Resource != key.CRDs {
 		return usage{}, nil
 	}
 	wanted, leaving := u.engine.Within(id)
 	if wanted > 0 {
-		return usage{desired: true, by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
+		return usage{desired: true, foreign: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
 	}
 	if leaving > 0 {
 		return usage{ours: true}, nil
 	}
-	kinds, by, err := u.kindsIn(ctx, id)
+	kinds, reason, err := u.kindsIn(ctx, id)
 	if errors.Is(err, kubeclient.ErrStale) {
-		return awaited(looks, err.Error()), nil
+		return awaited(attempts, err.Error()), nil
 	}
-	if by != "" || err != nil {
-		return usage{by: by, desired: by != "" && !t.shard.Whole()}, err // there may be another shard's, too
+	if reason != "" || err != nil {
+		return usage{foreign: reason, desired: reason != "" && !t.shard.Whole()}, err // there may be another shard's, too
 	}
 	s := &search{users: u, as: t.view.As, inside: map[string]bool{}}
 	if id.Resource == key.Namespaces {
 		s.namespace = id.Name
 	}
 	for _, k := range kinds {
-		by, err := s.kind(ctx, k)
+		foreign, err := s.kind(ctx, k)
 		if err != nil {
 			return usage{}, err
 		}
-		s.by = cmp.Or(s.by, by)
-		if s.by != "" && (t.shard.Whole() || s.shared != "") {
-			break // nothing that is found besides would change what follows
+		s.foreign = cmp.Or(s.foreign, foreign)
+		if s.foreign != "" && (t.shard.Whole() || s.shared != "") {
+			break // no other object would change the result
 		}
 	}
-	return s.left(ctx, looks)
+	return s.left(ctx, attempts)
 }
 
-// kindsIn are the kinds of which objects may be inside; by says why that can't be told.
-func (u *users) kindsIn(ctx context.Context, id key.Identity) (kinds []kubeclient.Served, by string, err error) {
+// kindsIn returns the kinds of which objects may be inside, or the reason why they are unknown.
+func (u *users) kindsIn(ctx context.Context, id key.Identity) (kinds []kubeclient.Served, unknown string, err error) {
 	if id.Resource == key.CRDs {
 		return u.kindOf(ctx, id)
 	}
@@ -150,7 +150,7 @@ func (u *users) kindsIn(ctx context.Context, id key.Identity) (kinds []kubeclien
 
 // kindOf is the kind that a CustomResourceDefinition defines, in a version that is
 // served. There is none if it was never established; then there are no objects either.
-func (u *users) kindOf(ctx context.Context, id key.Identity) (kinds []kubeclient.Served, by string, err error) {
+func (u *users) kindOf(ctx context.Context, id key.Identity) (kinds []kubeclient.Served, unknown string, err error) {
 	d, err := u.target.Definition(ctx, id)
 	if kubeclient.MissingObject(err, id) {
 		return nil, "", nil
@@ -174,13 +174,13 @@ type search struct {
 	as        ownership.Owner
 	namespace string // empty: all
 	ours      bool   // objects of ours were found that the engine did not know
-	by        string // a foreign one was found, or why that can't be found out; empty: neither
+	foreign   string // a foreign one was found, or why that can't be found out; empty: neither
 	shared    string // one of another shard of the location was found, or may be there; empty: none
 	others    bool   // one was found
 	// inside are the UIDs of the objects found, owned those that have a controller.
 	inside map[string]bool
 	owned  []dependent
-	// unknown says which kind can't be searched now, and why; empty: none.
+	// unknown names a kind that can't be searched now, and the reason; empty: none.
 	unknown string
 }
 
@@ -197,10 +197,10 @@ func (s *search) kindOf(k kubeclient.Served) ownership.Kind {
 	return ownership.Kind{Resource: k.Resource, Name: k.Kind, Placing: m.Placing, Shard: m.Shard}
 }
 
-// kind looks at all objects of a kind. by names a foreign one, or says why that can't be
-// found out; empty: there is none. It looks no further once nothing else would matter: a foreign
+// kind reads all objects of a kind. foreign names a foreign one, or is the reason why that can't
+// be found out; empty: there is none. It ends once no other object would matter: a foreign
 // one may be let go with its Namespace, one of another shard never.
-func (s *search) kind(ctx context.Context, k kubeclient.Served) (by string, err error) {
+func (s *search) kind(ctx context.Context, k kubeclient.Served) (foreign string, err error) {
 	pages, whole := 0, s.store.Meta().Shard.Whole()
 	_, err = s.target.Pages(ctx, k.Place, s.namespace, "", false, func(p *kubeclient.Page) (more bool, err error) {
 		pages++
@@ -215,14 +215,14 @@ func (s *search) kind(ctx context.Context, k kubeclient.Served) (by string, err 
 				s.owned = append(s.owned, dependent{o.String(), m.Namespace, *c})
 			case inEveryNamespace(k.Resource, m):
 			default:
-				of := s.kindOf(k)
-				at, proven := m.ProvesOurs(s.as, of)
-				if m.Written(s.as) && m.ProvesOthers(s.as, of) {
+				kind := s.kindOf(k)
+				located, proven := m.ProvesOurs(s.as, kind)
+				if m.Written(s.as) && m.ProvesOthers(s.as, kind) {
 					s.shared, s.others = "there is "+o.String()+", of another shard of this location", true
 					continue
 				}
 				if !proven || !m.Written(s.as) {
-					by = "there is " + o.String()
+					foreign = "there is " + o.String()
 					if whole {
 						return false, nil
 					}
@@ -230,8 +230,8 @@ func (s *search) kind(ctx context.Context, k kubeclient.Served) (by string, err 
 				}
 				s.inside[m.UID] = true
 				if m.WrittenAs(s.as, k.Resource) { // otherwise the agent knows it as one of another group
-					ours = append(ours, at)
-					seen = append(seen, worklist.Sighting{Object: at.Object, Moved: at.Moved, Ours: true, Seen: *decide.ObservedOf(m, s.as)})
+					ours = append(ours, located)
+					seen = append(seen, worklist.Sighting{Object: located.Object, Moved: located.Moved, Ours: true, Seen: *decide.ObservedOf(m, s.as)})
 				}
 			}
 		}
@@ -241,8 +241,8 @@ func (s *search) kind(ctx context.Context, k kubeclient.Served) (by string, err 
 			s.engine.Observe(s.as, seen, 0)
 		}
 		if pages == maxPages && p.More() {
-			by = "there are very many " + k.String()
-			s.mayBeShared(by)
+			foreign = "there are very many " + k.String()
+			s.mayBeShared(foreign)
 			return false, nil
 		}
 		return true, nil
@@ -252,74 +252,74 @@ func (s *search) kind(ctx context.Context, k kubeclient.Served) (by string, err 
 		return "", nil
 	}
 	if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
-		by, err = fmt.Sprintf("whether there are %s can't be found out: %s", k, kubeclient.StatusOf(err).Message), nil
-		s.mayBeShared(by)
+		foreign, err = fmt.Sprintf("whether there are %s can't be found out: %s", k, kubeclient.StatusOf(err).Message), nil
+		s.mayBeShared(foreign)
 	}
-	return by, err
+	return foreign, err
 }
 
-// mayBeShared notes what was not looked at, of which some may be another shard's.
+// mayBeShared records objects that were not read, of which some may be another shard's.
 func (s *search) mayBeShared(what string) {
 	if !s.store.Meta().Shard.Whole() && !s.others {
 		s.shared = what
 	}
 }
 
-// left is the usage by what was found in all kinds. In a location that is shared, what can't be
-// looked at now may be another shard's, whatever else was found.
-func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
+// left is the usage by the objects that were found in all kinds. In a location with shards,
+// objects that can't be read now may be another shard's, whatever else was found.
+func (s *search) left(ctx context.Context, attempts uint8) (usage, error) {
 	whole := s.store.Meta().Shard.Whole()
 	switch {
-	case s.by != "" && s.shared == "" && (whole || s.unknown == ""):
-		return usage{by: s.by}, nil
+	case s.foreign != "" && s.shared == "" && (whole || s.unknown == ""):
+		return usage{foreign: s.foreign}, nil
 	case s.ours:
 		return usage{ours: true}, nil
 	case s.shared != "":
-		return usage{desired: true, shared: s.others, by: s.shared}, nil
+		return usage{desired: true, shared: s.others, foreign: s.shared}, nil
 	case s.unknown != "":
-		use := awaited(looks, s.unknown)
-		use.desired = use.by != "" && !whole
+		use := awaited(attempts, s.unknown)
+		use.desired = use.foreign != "" && !whole
 		return use, nil
 	}
 	var going string
-	asked := map[string]bool{}
+	queried := map[string]bool{}
 	for _, d := range s.owned {
-		if s.inside[d.owner.UID] || asked[d.owner.UID] {
+		if s.inside[d.owner.UID] || queried[d.owner.UID] {
 			continue
 		}
-		if len(asked) == maxOwners {
+		if len(queried) == maxOwners {
 			break
 		}
-		asked[d.owner.UID] = true
+		queried[d.owner.UID] = true
 		there, err := s.exists(ctx, d)
 		if err != nil {
 			return usage{}, err
 		}
 		if there {
-			return usage{by: fmt.Sprintf("there is %s, which %s %s owns", d.name, d.owner.Kind, d.owner.Name)}, nil
+			return usage{foreign: fmt.Sprintf("there is %s, which %s %s owns", d.name, d.owner.Kind, d.owner.Name)}, nil
 		}
 		going = "there is " + d.name + ", whose owner is gone"
 	}
 	switch {
-	case len(s.owned) > 0 && len(asked) == 0: // they own each other
-		return usage{by: "there is " + s.owned[0].name}, nil
+	case len(s.owned) > 0 && len(queried) == 0: // they own each other
+		return usage{foreign: "there is " + s.owned[0].name}, nil
 	case going != "":
-		return awaited(looks, going), nil
+		return awaited(attempts, going), nil
 	}
 	return usage{}, nil
 }
 
 // awaited is the usage by something that should end by itself: wait for it, until there
-// were too many looks.
-func awaited(looks uint8, what string) usage {
-	if looks >= collected {
-		return usage{by: what, lasting: true}
+// were too many attempts.
+func awaited(attempts uint8, what string) usage {
+	if attempts >= collected {
+		return usage{foreign: what, lasting: true}
 	}
 	return usage{ours: true, going: what}
 }
 
-// exists says whether an owner is there. One that the agent can't or may not ask for
-// counts as there.
+// exists reports whether an owner exists. One that the agent can't or may not read counts as
+// existing.
 func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 	if strings.Contains(d.owner.APIVersion, "..") || strings.Count(d.owner.APIVersion, "/") > 1 {
 		return true, nil // this is no version, and would be another path

@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// writer composes and sends what is written to a turn's object: the object with its
+// writer composes and sends the requests that change a turn's object: the object with its
 // marks, with or without its released values, or only marks or managed fields.
 type writer struct {
 	store  *store.Store
@@ -25,7 +25,7 @@ func (w *writer) putMarks(ctx context.Context, t *turn, body []byte) (ownership.
 	if err != nil {
 		return ownership.Meta{}, err
 	}
-	return w.target.Merge(ctx, "mark", t.view.At, t.id, t.view.As.Manager(), only)
+	return w.target.Merge(ctx, "mark", t.view.Place, t.id, t.view.As.Manager(), only)
 }
 
 // patch sends a merge patch to the object of the turn, if the patch's preconditions hold.
@@ -34,7 +34,7 @@ func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ow
 	if err != nil {
 		return ownership.Meta{}, fmt.Errorf("encode a patch: %w", err)
 	}
-	return w.target.Merge(ctx, verb, t.view.At, t.id, t.view.As.Manager(), body)
+	return w.target.Merge(ctx, verb, t.view.Place, t.id, t.view.As.Manager(), body)
 }
 
 // rendering is the desired object as the hub sent it, without duplicates in lists of Pods that have no effect, and
@@ -63,12 +63,13 @@ func (w *writer) body(t *turn, uid string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.dressed(t, object, t.source(), uid)
+	return w.bodyOf(t, object, t.source(), uid)
 }
 
-func (w *writer) dressed(t *turn, object []byte, of *store.Source, uid string) ([]byte, error) {
+// bodyOf is body for a given object, with the ownership metadata for a source.
+func (w *writer) bodyOf(t *turn, object []byte, source *store.Source, uid string) ([]byte, error) {
 	body, err := ownership.ApplyBody(object, t.view.As, t.located(), ownership.Origin{
-		UID: of.UID, Log: of.Log, Orphan: of.Policy.Orphan, Account: of.Policy.ServiceAccount,
+		UID: source.UID, Log: source.Log, Orphan: source.Policy.Orphan, Account: source.Policy.ServiceAccount,
 	}, uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", fields.ErrMalformed, err)

@@ -8,14 +8,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// actor is who acts for items of a kind.
+// actor is the account that acts for items of a kind.
 type actor struct {
 	// account is a ServiceAccount as NAMESPACE/NAME; empty: the agent itself.
 	account string
 	items   int
 }
 
-// actsAs notes who acts for an item.
+// actsAs records the account that acts for an item.
 func (it *Item) actsAs(account string) {
 	if it.actor != nil && it.actor.account == account {
 		return
@@ -32,7 +32,7 @@ func (it *Item) actsAs(account string) {
 	it.actor.items++
 }
 
-// unacted notes that nobody acts for an item any more.
+// unacted records that no account acts for an item any more.
 func (it *Item) unacted() {
 	if it.actor == nil {
 		return
@@ -43,15 +43,15 @@ func (it *Item) unacted() {
 	it.actor = nil
 }
 
-// Actors are those who act for objects of a kind.
+// Actors are the accounts that act for objects of a kind.
 type Actors struct {
 	Resource key.Resource
 	// Accounts are ServiceAccounts as NAMESPACE/NAME, in order; empty is the agent itself.
 	Accounts []string
 }
 
-// Actors are the kinds in use, in order, with those who act for their objects.
-func (e *Worklist) Actors() []Actors {
+// Actors returns the kinds in use, in order, with the accounts that act for their objects.
+func (e resources) Actors() []Actors {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []Actors

@@ -42,7 +42,7 @@ func (h *homeless) finish(it *Item, r Result, items map[string]*Item, first bool
 		retry = max(retry, waitingRetry)
 	}
 	if w := (*h)[it.ID]; w != nil { // it is a Namespace
-		awake = append(awake, h.wake(w, it.ID, first || it.seen.presence == decide.Present)...)
+		awake = append(awake, h.wake(w, it.ID, first || it.seen.existence == decide.Present)...)
 	}
 	return retry, awake
 }
@@ -110,7 +110,7 @@ func (h *homeless) wake(w *waiting, namespace string, all bool) []*Item {
 // item waits.
 func (h *homeless) arrived(it *Item, r Result, items map[string]*Item) bool {
 	in := items[home(it)]
-	return in != nil && (in.seen.presence == decide.Present || r.Untried && !in.state.empty())
+	return in != nil && (in.seen.existence == decide.Present || r.Untried && !in.state.empty())
 }
 
 // home is the identity of the Namespace of an item.

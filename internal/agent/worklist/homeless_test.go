@@ -82,7 +82,7 @@ func TestHomeless(t *testing.T) {
 		if n := work(time.Second); n != 2 {
 			t.Errorf("%d turns after a further turn of the Namespace, which is missing", n)
 		}
-		e.items[namespace.Identity.String()].seen.presence = decide.Present
+		e.items[namespace.Identity.String()].seen.existence = decide.Present
 		touch(putWant(), namespace)
 		result = Result{Wanted: true, State: wire.Applied}
 		if n := work(time.Second); n != 1+count-1 {
@@ -91,7 +91,7 @@ func TestHomeless(t *testing.T) {
 		if len(e.homeless) > 0 || work(time.Hour) > 0 {
 			t.Errorf("%d Namespaces are waited for, and %d turns were given", len(e.homeless), attempts)
 		}
-		e.items[namespace.Identity.String()].seen.presence = decide.Absent
+		e.items[namespace.Identity.String()].seen.existence = decide.Absent
 		result = Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true}
 		touch(putWant(), objects[:10]...)
 		work(time.Second)
@@ -161,16 +161,16 @@ func TestHomelessScoutFails(t *testing.T) {
 					all = append(all, store.Touched{Object: key.Object{Space: "s", Identity: id}, Want: putWant()})
 				}
 				e.Touch(all)
-				failed, found, turns := map[string]bool{}, false, 0
+				failed, found := map[string]bool{}, false
 				// work gives turns for a time. A scout whose turn fails does not retry by itself.
 				work := func(d time.Duration, left int) int {
 					ctx, cancel := context.WithTimeout(t.Context(), d)
 					defer cancel()
-					for turns = 0; ; turns++ {
+					for given := 0; ; given++ {
 						it, ok := e.Next(ctx)
 						switch {
 						case !ok:
-							return turns
+							return given
 						case len(failed) < left:
 							failed[it.ID] = true
 							e.Finish(it, Result{Wanted: true, State: wire.Failed, Failed: true})

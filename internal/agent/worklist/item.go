@@ -18,11 +18,11 @@ const (
 	failingShare = 2
 )
 
-// Item is what the agent keeps in memory about one identity at the target. The
-// engine's lock guards it.
+// Item is what the agent keeps in memory about one identity at the target. The lock of the
+// worklist guards it.
 //
-// There is one for each object, so it is small: what few have is behind a pointer, and what
-// many have alike they share.
+// There is one for each object, so it is small: rare values are behind a pointer, and equal values
+// of many items are shared.
 type Item struct {
 	ID   string // key.Identity as a string
 	kind *kind
@@ -30,22 +30,22 @@ type Item struct {
 	spaces spaces
 	// moved is that of key.Located; where it is not empty, there is one space.
 	moved short[string]
-	actor *actor // nil: it is not known yet who acts for it
+	actor *actor // nil: the account that acts for it is not known yet
 	seen  seen
 	live  uint64            // hash of what the store has of how it was seen; zero: it has nothing
 	state short[wire.State] // as last reported, for the winner
 	// when is when it was last made ready, or, if it is idle, when it is to be; zero: it is not.
 	when    time.Duration
 	repairs *repairs // nil: drift in it was never repaired
-	// doomed is the engine's open time at which this process first saw the object being
+	// terminatingSince is the open time at which this process first saw the object being
 	// deleted; zero: it is not.
-	doomed time.Duration
-	leave  *leave // nil: it is not being removed
-	// leftOut counts the objects that belong to it and do not come back.
-	leftOut int32
-	// wanted says that some space has a desired entry, asks that it asks for the status.
-	wanted, asks bool
-	// slotted says that it has waited for its slot to have its pair refreshed.
+	terminatingSince time.Duration
+	leave            *leave // nil: it is not being removed
+	// unreturned counts the objects that it owns and that are not reported.
+	unreturned int32
+	// wanted is true if a space has a desired entry, and wantsStatus if the entry requests the status.
+	wanted, wantsStatus bool
+	// slotted is true if it has waited for its slot to have its pair refreshed.
 	slotted bool
 	// retried is true from the time when the item was made ready after a failure until its turn ends.
 	retried  bool
@@ -62,12 +62,12 @@ type kind struct {
 	rank          rank
 	version, name string // of the objects: v1, ConfigMap
 	items         int
-	// asked counts the items that came to ask for their status when they had been seen: a
-	// list shows it.
-	asked  uint32
-	actors map[string]*actor
+	// statusRequests counts the items whose status was first requested after they had been
+	// observed: a list shows it.
+	statusRequests uint32
+	actors         map[string]*actor
 	// sight is Unseen, Unserved or Blind while the kind is not observed; Absent: it is,
-	// and each item's own presence counts.
+	// and each item has a value of its own.
 	sight decide.Existence
 	cause string // why it is blind
 	// history counts how often what was seen was forgotten, since the cluster was restored.
@@ -96,26 +96,26 @@ func (k *kind) run(it *Item, n int) {
 	}
 }
 
-// Stray says that the object is at the target and not desired.
-func (it *Item) Stray() bool { return !it.wanted && it.seen.presence == decide.Present }
+// Stray reports whether the object is at the target and not desired.
+func (it *Item) Stray() bool { return !it.wanted && it.seen.existence == decide.Present }
 
-// Desired says that some space has a desired entry for it.
+// Desired reports whether a space has a desired entry for it.
 func (it *Item) Desired() bool { return it.wanted }
 
-// unobservable says that no version of its kind is known: only a report of it is left.
+// unobservable reports whether no version of its kind is known: only a report of it is left.
 func (it *Item) unobservable() bool { return it.kind.version == "" }
 
-// missing says that nothing is at the target under the identity although the agent has
-// tried to apply it, and that no worker is trying now.
+// missing reports whether nothing is at the target under the identity although the agent has
+// tried to apply it, and no worker is trying now.
 func (it *Item) missing() bool {
-	nothing := it.kind.sight == decide.Unserved || it.kind.sight == decide.Absent && it.seen.presence == decide.Absent && !it.seen.is(taken)
+	nothing := it.kind.sight == decide.Unserved || it.kind.sight == decide.Absent && it.seen.existence == decide.Absent && !it.seen.is(taken)
 	return nothing && !it.state.empty() && it.queue != running && it.queue != again
 }
 
-// over says that nothing of the object is left at the target, and that this is all that is
-// left to say of it.
+// over reports whether nothing of the object is left at the target, and only that is still
+// reported.
 func (it *Item) over() bool {
-	return !it.wanted && it.state.value() == wire.Removed && it.seen.presence != decide.Present
+	return !it.wanted && it.state.value() == wire.Removed && it.seen.existence != decide.Present
 }
 
 // Identity is that of the item.
@@ -140,10 +140,10 @@ func (it *Item) located() key.Located {
 	return key.Located{Object: key.Object{Space: it.home(), Identity: it.Identity()}, Moved: it.moved.value()}
 }
 
-// Stays says that the object stays at the target by what is reported of it.
+// Stays reports whether the object stays at the target by its reported state.
 func (it *Item) Stays() bool { return it.state.value() == wire.Orphaned }
 
-// LeftOver says that the object stays though it is not desired.
+// LeftOver reports whether the object stays though it is not desired.
 func (it *Item) LeftOver() bool { return it.Stays() && !it.wanted }
 
 // learn takes from an entry what is needed to observe its kind. It returns true if that
@@ -157,22 +157,22 @@ func (it *Item) learn(w *store.Want) bool {
 	if w.Object() != nil {
 		it.actsAs(w.Object().Policy.ServiceAccount)
 	}
-	if w.Object() == nil { // whether status is asked for, an entry with an object says
+	if w.Object() == nil { // only an entry with an object has the policy of its status
 		return changed
 	}
-	asks := w.Object().Policy.ReturnStatus
-	began := asks && !it.asks && it.seen.presence == decide.Present && health.HasStatus(k.resource)
-	it.asks = asks || it.asks && !it.spaces.none() && !it.spaces.one() // another space's entry may ask
+	returns := w.Object().Policy.ReturnStatus
+	began := returns && !it.wantsStatus && it.seen.existence == decide.Present && health.HasStatus(k.resource)
+	it.wantsStatus = returns || it.wantsStatus && !it.spaces.none() && !it.spaces.one() // another space's entry may request it
 	if began {
-		k.asked++
+		k.statusRequests++
 	}
 	return changed || began
 }
 
-// leave is what is known of the removal of an item. Its times are open time.
+// leave is the state of the removal of an item. Its times are open time.
 type leave struct {
 	space key.Space
-	// scopes are those in which it holds up others; none: it holds up nobody.
+	// scopes are those in which it holds up other items.
 	scopes []scope
 	// began is when its removal was first tried; never: it has not been.
 	began time.Duration
@@ -181,6 +181,6 @@ type leave struct {
 	held   time.Duration
 	awaits scope
 	named  *Item
-	// calm is since when nothing that it aggregates is left; never: something is.
-	calm time.Duration
+	// emptySince is since when nothing that it aggregates is left; never: something is.
+	emptySince time.Duration
 }

@@ -11,34 +11,33 @@ import (
 // have ended. This is best effort: each object holds up others for a bounded time, and
 // the order is kept in memory only.
 const (
-	// hooksPatience, CustomPatience and PodsPatience are how long an object that is being
-	// removed holds up what goes after it: API servers, controllers and Pods have that
-	// long to finish.
-	hooksPatience  = 15 * time.Second
-	CustomPatience = time.Minute
-	PodsPatience   = 5 * time.Minute
-	// rolesPatience is how long ClusterRoles hold up the ones that aggregate them, and
+	// hooksTimeout, CustomTimeout and PodsTimeout are how long an object that is being
+	// removed holds up later removals: API servers, controllers and Pods have that long to finish.
+	hooksTimeout  = 15 * time.Second
+	CustomTimeout = time.Minute
+	PodsTimeout   = 5 * time.Minute
+	// rolesTimeout is how long ClusterRoles hold up the ones that aggregate them, and
 	// RolesCalm how long those stay after the last: Kubernetes' aggregation controller
 	// makes them again if it still has an update to write.
-	rolesPatience = 15 * time.Second
-	RolesCalm     = time.Second
+	rolesTimeout = 15 * time.Second
+	RolesCalm    = time.Second
 	// OrderRetry is how often an object that waits looks again without an event.
 	OrderRetry = 30 * time.Second
 	// TellAfter is how long a wait must be to be reported.
 	TellAfter = time.Second
 )
 
-// PatienceOf is how long an object of a rank holds up others while it is removed.
-func PatienceOf(r rank) time.Duration {
+// TimeoutOf returns how long an object of a rank holds up others while it is removed.
+func TimeoutOf(r rank) time.Duration {
 	switch r {
 	case rankHooks:
-		return hooksPatience
+		return hooksTimeout
 	case rankCustom:
-		return CustomPatience
+		return CustomTimeout
 	case rankWorkloads:
-		return PodsPatience
+		return PodsTimeout
 	default:
-		return rolesPatience
+		return rolesTimeout
 	}
 }
 
@@ -62,7 +61,7 @@ var ClusterRoles = key.Resource{Group: "rbac.authorization.k8s.io", Resource: "c
 // order has the ranks that hold up others, in the order of removal.
 var order = [...]rank{rankHooks, rankCustom, rankWorkloads}
 
-// openTime is a clock that runs only while the gate is open. Patience is measured by it:
+// openTime is a clock that runs only while the gate is open. Timeouts are measured by it:
 // while nothing may be changed at the target, nothing can be removed in time.
 type openTime struct {
 	since time.Time     // when the gate was opened; zero: it is closed
@@ -76,14 +75,14 @@ func (o *openTime) set(open bool, now time.Time) {
 	if open == !o.since.IsZero() {
 		return
 	}
-	o.sum, o.since = o.at(now), time.Time{}
+	o.sum, o.since = o.elapsed(now), time.Time{}
 	if open {
 		o.since = now
 	}
 }
 
-// at is how long the gate was open until now.
-func (o *openTime) at(now time.Time) time.Duration {
+// elapsed returns how long the gate was open until now.
+func (o *openTime) elapsed(now time.Time) time.Duration {
 	if o.since.IsZero() {
 		return o.sum
 	}
@@ -110,7 +109,7 @@ func (all *leaves) leaving(it *Item, s key.Space) {
 	if it.leave != nil {
 		return
 	}
-	it.leave = &leave{space: s, began: never, held: never, calm: never}
+	it.leave = &leave{space: s, began: never, held: never, emptySince: never}
 	id, rank := it.Identity(), it.kind.rank
 	switch {
 	case id.Resource == ClusterRoles:
@@ -137,7 +136,7 @@ func (all *leaves) stays(it *Item) {
 	it.leave = nil
 }
 
-// passes notes that an item holds up nobody any more, and queues those it held up.
+// passes records that an item holds up no others any more, and queues those that it held up.
 func (all *leaves) passes(it *Item) {
 	for _, s := range it.leave.scopes {
 		delete(all.there[s], it)
@@ -180,7 +179,7 @@ func (all *leaves) left(it *Item, r Result, now time.Duration) time.Duration {
 	if l.began == never {
 		l.began = now
 	}
-	rest := PatienceOf(it.kind.rank) - (now - l.began)
+	rest := TimeoutOf(it.kind.rank) - (now - l.began)
 	switch {
 	case len(l.scopes) == 0:
 		return r.Retry
@@ -203,9 +202,9 @@ type Awaited struct {
 
 // ahead finds what has to be removed before an item. now is open time.
 func (all *leaves) ahead(it *Item, aggregates bool, now time.Duration) (Awaited, bool) {
-	l, most := it.leave, hooksPatience+CustomPatience+PodsPatience
+	l, most := it.leave, hooksTimeout+CustomTimeout+PodsTimeout
 	if aggregates {
-		most = rolesPatience
+		most = rolesTimeout
 		if l.scopes != nil {
 			all.passes(it) // roles that aggregate do not hold up each other
 			all.proceeds(it)
@@ -228,10 +227,10 @@ func (all *leaves) ahead(it *Item, aggregates bool, now time.Duration) (Awaited,
 	if !aggregates {
 		return Awaited{}, false
 	}
-	if l.calm == never {
-		l.calm = now
+	if l.emptySince == never {
+		l.emptySince = now
 	}
-	if rest := RolesCalm - (now - l.calm); rest > 0 {
+	if rest := RolesCalm - (now - l.emptySince); rest > 0 {
 		return Awaited{Rank: rankConfig, Rest: rest}, true
 	}
 	return Awaited{}, false
@@ -268,7 +267,7 @@ func (it *Item) after(aggregates bool) func(yield func(scope) bool) {
 		}
 		for _, r := range order {
 			switch {
-			case r <= mine, mine == rankNamespaces: // a Namespace waits until nothing of ours is in it (users.of)
+			case r <= mine, mine == rankNamespaces: // a Namespace waits until nothing of ours is in it (users.find)
 				return
 			case wide:
 				if !yield(scope{space, r, anywhere}) {

@@ -27,7 +27,7 @@ func (e *Worklist) Load(st *store.Store) error {
 	return nil
 }
 
-// left is as what the agent left an object, in eight bytes: what matters is whether it has changed.
+// left is a hash of an object as the agent left it.
 type left uint64
 
 func leftAs(uid string, fields ownership.FieldsHash) left {
@@ -36,21 +36,21 @@ func leftAs(uid string, fields ownership.FieldsHash) left {
 	return left(h.Sum64() ^ uint64(fields))
 }
 
-// loader takes what a store holds into an engine, entry by entry.
+// loader loads a store into a worklist, entry by entry.
 type loader struct {
 	*Worklist
 	placing key.Placing
 }
 
-// at is the item of an object of a space.
-func (l loader) at(o key.Object) *Item {
-	at := l.placing.Locate(o)
-	it, _ := l.item(at.Object, at.Moved)
+// itemOf returns the item of an object of a space.
+func (l loader) itemOf(o key.Object) *Item {
+	located := l.placing.Locate(o)
+	it, _ := l.item(located.Object, located.Moved)
 	return it
 }
 
 func (l loader) want(o key.Object, w *store.Want) error {
-	it := l.at(o)
+	it := l.itemOf(o)
 	it.learn(w)
 	if w.Desired() {
 		it.wanted = true
@@ -77,8 +77,8 @@ func (l loader) record(id key.Identity, r *store.Record) error {
 }
 
 func (l loader) report(o key.Object, r *wire.Report) error {
-	it := l.at(o)
-	l.tally.report(it, r.State)
-	it.leftOut = int32(r.Omitted)
+	it := l.itemOf(o)
+	l.counters.report(it, r.State)
+	it.unreturned = int32(r.Omitted)
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestChangedFirst: of what a store has, what is not as it was left has its turn first, when
-// the list of its kind is complete: what has changed, what is another object, and what is gone.
+// TestChangedFirst shows that the objects of a store that are not as the agent left them have their
+// turn first, when the list of their kind is complete: changed, replaced and missing ones.
 func TestChangedFirst(t *testing.T) {
 	const all = 200
 	e := New()

@@ -45,7 +45,7 @@ func packSpaces(all ...key.Space) spaces {
 
 func (s spaces) none() bool { return s.names.empty() }
 
-// one says that there is one.
+// one reports whether there is exactly one.
 func (s spaces) one() bool { return strings.Count(s.names.value(), "/") == 1 }
 
 // first is the one that came first; empty: there is none.
@@ -80,16 +80,16 @@ func (s spaces) without(some []key.Space) spaces {
 // seen is a decide.Observed in less than half of the bytes.
 type seen struct {
 	// uid is the object's, if that is written as API servers write them.
-	uid      [16]byte
-	unusual  unique.Handle[unusual] // zero: there is nothing unusual
-	revision uint64
-	fields   ownership.FieldsHash
-	log      ownership.Pair
-	presence decide.Existence
-	flags    flags
+	uid       [16]byte
+	unusual   unique.Handle[unusual] // zero: there is nothing unusual
+	revision  uint64
+	fields    ownership.FieldsHash
+	log       ownership.Pair
+	existence decide.Existence
+	flags     flags
 }
 
-// unusual is of an observation what few have, or many alike.
+// unusual has values of an observation that few objects have, or many in common.
 type unusual struct {
 	uid     string // if it is written in another way
 	account string
@@ -122,7 +122,7 @@ func each(o *decide.Observed, f func(flag flags, is *bool)) {
 }
 
 func pack(o decide.Observed) seen {
-	s := seen{revision: o.Revision, fields: o.Fields, log: o.Log, presence: o.Existence}
+	s := seen{revision: o.Revision, fields: o.Fields, log: o.Log, existence: o.Existence}
 	each(&o, func(flag flags, is *bool) {
 		if *is {
 			s.flags |= flag
@@ -141,7 +141,7 @@ func pack(o decide.Observed) seen {
 
 // observed is what was packed.
 func (s *seen) observed() decide.Observed {
-	o := decide.Observed{Existence: s.presence, UID: s.id(), Revision: s.revision, Fields: s.fields, Log: s.log}
+	o := decide.Observed{Existence: s.existence, UID: s.id(), Revision: s.revision, Fields: s.fields, Log: s.log}
 	each(&o, func(flag flags, is *bool) { *is = s.is(flag) })
 	if s.unusual != (unique.Handle[unusual]{}) {
 		o.Account = s.unusual.Value().account
@@ -161,10 +161,10 @@ func (s *seen) id() string {
 	}
 }
 
-// dashes is how many dashes a UUID has, isDash whether one is at a place.
+// dashes is the number of dashes of a UUID; isDash reports whether one is at an index.
 const dashes = 4
 
-func isDash(at int) bool { return at == 8 || at == 13 || at == 18 || at == 23 }
+func isDash(index int) bool { return index == 8 || index == 13 || index == 18 || index == 23 }
 
 // packUID is a UUID in lower case, with dashes, as bytes. It returns false for any other text, also
 // for the one whose bytes stand for none.

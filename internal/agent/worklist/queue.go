@@ -8,7 +8,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// queueState says whether an item is queued or has a worker.
+// queueState is the state of an item in the queue.
 type queueState uint8
 
 const (
@@ -43,8 +43,8 @@ type queue struct {
 	epoch time.Time
 }
 
-// at is a time as items have it: by the clock that nobody sets, and never zero.
-func (q *queue) at(t time.Time) time.Duration {
+// timeOf returns a time as items have it: by the monotonic clock, and never zero.
+func (q *queue) timeOf(t time.Time) time.Duration {
 	if q.epoch.IsZero() {
 		q.epoch = t.Add(-1) // before all times that come
 	}
@@ -63,14 +63,14 @@ type level struct {
 func (q *queue) push(it *Item) {
 	switch it.queue {
 	case idle:
-		it.queue, it.when = ready, q.at(time.Now()) // its entry in later is void
+		it.queue, it.when = ready, q.timeOf(time.Now()) // its entry in later is void
 		q.count++
 		l := &q.ready[it.priority()]
 		if l.count == 0 {
 			l.since = it.when
 		}
 		l.count++
-		l.of(it.home()).of(it.kind).push(it)
+		l.lineOf(it.home()).lineOf(it.kind).push(it)
 	case running:
 		it.queue = again
 	case ready, again:
@@ -79,19 +79,19 @@ func (q *queue) push(it *Item) {
 
 // pushAt makes an item ready at a time, unless something else does so earlier.
 func (q *queue) pushAt(it *Item, due time.Time) {
-	at := q.at(due)
-	if it.queue != idle || it.when != 0 && it.when < at {
+	when := q.timeOf(due)
+	if it.queue != idle || it.when != 0 && it.when < when {
 		return
 	}
-	it.when = at
-	heap.Push(&q.later, laterItem{due: at, item: it})
+	it.when = when
+	heap.Push(&q.later, laterItem{due: when, item: it})
 }
 
 // promote makes ready what is due, and returns when the next item is; false: none waits.
 func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 	for len(q.later) > 0 {
 		first := q.later[0]
-		if first.due > q.at(now) {
+		if first.due > q.timeOf(now) {
 			return q.epoch.Add(first.due), true
 		}
 		heap.Pop(&q.later)
@@ -105,7 +105,7 @@ func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 // pop takes the next ready item for whose kind may returns true; nil if there is none. failing is
 // true for items whose last turn failed.
 func (q *queue) pop(now time.Time, may func(k *kind, failing bool) bool) *Item {
-	elapsed := q.at(now)
+	elapsed := q.timeOf(now)
 	if q.pops++; q.pops%overdueShare == 0 {
 		for range q.ready {
 			q.overdue++
@@ -147,10 +147,10 @@ func (q *queue) take(l *level, may func(k *kind, failing bool) bool) (it *Item) 
 
 // done takes an item back from a worker.
 func (q *queue) done(it *Item) {
-	was := it.queue
+	previous := it.queue
 	it.queue, it.when = idle, 0
 	it.kind.run(it, -1)
-	if was == again {
+	if previous == again {
 		q.push(it)
 	}
 }
@@ -163,14 +163,14 @@ type turns[K comparable, L any] struct {
 }
 
 type line[K comparable, L any] struct {
-	of   K
+	key  K
 	line *L
 }
 
-// of finds or makes the line of a key. There are few lines, of spaces and kinds.
-func (t *turns[K, L]) of(k K) *L {
+// lineOf finds or makes the line of a key. There are few lines, of spaces and kinds.
+func (t *turns[K, L]) lineOf(k K) *L {
 	for i := range t.lines {
-		if t.lines[i].of == k {
+		if t.lines[i].key == k {
 			return t.lines[i].line
 		}
 	}
@@ -179,14 +179,14 @@ func (t *turns[K, L]) of(k K) *L {
 	return l
 }
 
-// each offers the lines in turn until one has been served. f also says whether
+// each offers the lines in turn until one has been served. f also returns whether
 // the line is empty now.
 func (t *turns[K, L]) each(f func(K, *L) (served, empty bool)) {
 	for range len(t.lines) {
 		if t.next >= len(t.lines) {
 			t.next = 0
 		}
-		served, empty := f(t.lines[t.next].of, t.lines[t.next].line)
+		served, empty := f(t.lines[t.next].key, t.lines[t.next].line)
 		if empty {
 			t.lines = slices.Delete(t.lines, t.next, t.next+1)
 		} else {

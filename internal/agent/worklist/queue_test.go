@@ -41,24 +41,24 @@ func TestQueueModel(t *testing.T) {
 			},
 			"later": func(t *rapid.T) {
 				it := one.Draw(t, "item")
-				at := clock.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "after")) * time.Second)
-				if old, ok := due[it]; !pending[it] && !held[it] && (!ok || at.Before(old)) {
-					due[it] = at
+				when := clock.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "after")) * time.Second)
+				if old, ok := due[it]; !pending[it] && !held[it] && (!ok || when.Before(old)) {
+					due[it] = when
 				}
-				q.pushAt(it, at)
+				q.pushAt(it, when)
 			},
 			"time": func(t *rapid.T) {
 				clock = clock.Add(time.Duration(rapid.IntRange(1, 3).Draw(t, "seconds")) * time.Second)
-				for it, at := range due {
-					if !at.After(clock) {
+				for it, when := range due {
+					if !when.After(clock) {
 						pending[it] = true
 						delete(due, it)
 					}
 				}
 				next, some := q.promote(clock)
-				for it, at := range due { // it may also be too early, for what waits no more
-					if !some || next.After(at) {
-						t.Errorf("next is due at %s, %v; %p is at %s", next, some, it, at)
+				for it, when := range due { // it may also be too early, for an item that waits no more
+					if !some || next.After(when) {
+						t.Errorf("next is due at %s, %v; %p is at %s", next, some, it, when)
 					}
 				}
 			},
@@ -159,7 +159,7 @@ func TestSeenMeanwhile(t *testing.T) {
 	}
 	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 7}}}, 0)
 	e.Finish(it, Result{Wanted: true, Seen: &decide.Observed{Existence: decide.Absent}})
-	if it.seen.presence != decide.Present || it.seen.id() != "u" {
+	if it.seen.existence != decide.Present || it.seen.id() != "u" {
 		t.Errorf("it is seen as %+v", it.seen.observed())
 	}
 }

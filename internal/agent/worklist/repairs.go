@@ -47,14 +47,14 @@ func (r *repairs) delay(now time.Time) time.Duration {
 	return retry.Backoff(r.count-1, retry.First, mostRepairDelay) - now.Sub(r.last)
 }
 
-// calmIn is after how long a repaired object counts as calm if nobody changes it;
+// calmIn returns after how long a repaired object counts as calm if it is not changed;
 // negative: it does.
 func (r *repairs) calmIn(now time.Time) time.Duration {
 	return RepairCalm<<min(r.count, 4) - now.Sub(r.last)
 }
 
-// contest is how much longer an object counts as contested; zero: it does not.
-func (r *repairs) contest(now time.Time) time.Duration {
+// contestedFor returns how much longer an object counts as contested; zero: it does not.
+func (r *repairs) contestedFor(now time.Time) time.Duration {
 	if r == nil || r.count < contestedRepairs {
 		return 0
 	}

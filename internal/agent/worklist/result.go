@@ -26,8 +26,8 @@ type Result struct {
 	Drifted bool
 	Slotted bool
 	Proof   ownership.Proof
-	// Judged is true if the proof is known, even if the turn failed.
-	Judged bool
+	// ProofKnown is true if the proof is known, even if the turn failed.
+	ProofKnown bool
 	// Leaving is true while the item is being removed, and Held while it waits for other removals first.
 	Leaving, Held bool
 	Space         key.Space // of the source

@@ -35,7 +35,7 @@ func Rewind(e *Worklist, as ownership.Owner, r *key.Resource) {
 	}
 	for _, it := range e.items {
 		if r == nil || it.kind.resource == *r {
-			it.sees(decide.Observed{}, 0)
+			it.setSeen(decide.Observed{}, 0)
 			delete(e.endings, it.ID)
 		}
 	}
@@ -49,6 +49,6 @@ func (k *kind) rewind(again bool) {
 	k.sight = decide.Unseen
 	k.history++
 	if again {
-		k.asked++
+		k.statusRequests++
 	}
 }

@@ -38,7 +38,7 @@ func (r *roster) item(o key.Object, moved string) (*Item, bool) {
 	k.items++
 	it = &Item{ID: id, kind: k, spaces: packSpaces(o.Space), moved: shorten(moved)}
 	if k.sight == decide.Absent {
-		it.seen.presence = decide.Absent
+		it.seen.existence = decide.Absent
 	}
 	r.items[id] = it
 	for _, in := range Containers(o.Identity) {

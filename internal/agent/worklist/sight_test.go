@@ -10,7 +10,7 @@ import (
 )
 
 // TestOwnAnswersAreNoNews shows that a worker's own write needs no second turn when the
-// watch shows it, while a write of somebody else in between does.
+// watch shows it, while a write of another client in between does.
 func TestOwnAnswersAreNoNews(t *testing.T) {
 	e := New()
 	o := objectOf("s", "core/configmaps/n", 0)
@@ -48,8 +48,8 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 }
 
 // TestAnotherIdentity shows that nothing counts that was observed as the location before
-// it was made again: not what was known, and not what lists, watches and turns show that
-// were under way, before the new list or after it.
+// it was made again: neither former observations nor the results of lists, watches and turns
+// that were under way, before the new list or after it.
 func TestAnotherIdentity(t *testing.T) {
 	const former, now = ownership.Owner("edge.11111111"), ownership.Owner("edge.22222222")
 	for _, late := range []bool{false, true} {

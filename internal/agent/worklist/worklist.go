@@ -17,13 +17,20 @@ import (
 // Worklist knows the identities that concern the agent and hands them to the
 // workers. It never blocks and never does I/O.
 type Worklist struct {
+	*state
+	observation
+	resources
+}
+
+// state is what the parts of a worklist share.
+type state struct {
 	mu   sync.Mutex
 	wake sync.Cond
-	// as is the owner whose marks tell which objects are ours.
+	// as is the owner in the marks of our objects.
 	as ownership.Owner
 	roster
-	tally tally
-	queue queue
+	counters counters
+	queue    queue
 	// endings has, by identity, how Jobs and Pods at the target ran to their end.
 	endings map[string]decide.Ending
 	leaves  *leaves
@@ -32,26 +39,26 @@ type Worklist struct {
 	may      permission
 	open     openTime
 	timer    *time.Timer
-	// Worked, if not nil, is told how long something waited for an item's turn and was done
-	// in it. It must not block, nor call the engine.
+	// Worked, if not nil, is called with the time from the request of an item's turn to its end.
+	// It must not block, nor call the worklist.
 	Worked func(time.Duration)
 	// News is raised when the kinds to observe, or the owner have changed, and when a kind is
 	// to be listed again.
 	News retry.Signal
 }
 
-// New makes an engine that knows nothing yet.
+// New returns an empty worklist.
 func New() *Worklist {
-	e := &Worklist{
-		roster: newRoster(), tally: tally{states: map[wire.State]int{}}, endings: map[string]decide.Ending{},
+	s := &state{
+		roster: newRoster(), counters: counters{states: map[wire.State]int{}}, endings: map[string]decide.Ending{},
 		may: permission{mode: Open}, open: newOpenTime(time.Now()), News: retry.NewSignal(),
 	}
-	e.wake.L = &e.mu
-	e.leaves = newLeaves(func(it *Item) {
-		e.queue.push(it)
-		e.wake.Broadcast()
+	s.wake.L = &s.mu
+	s.leaves = newLeaves(func(it *Item) {
+		s.queue.push(it)
+		s.wake.Broadcast()
 	})
-	return e
+	return &Worklist{state: s, observation: observation{s}, resources: resources{s}}
 }
 
 // Next waits for an item to work on. It returns false when ctx has ended.
@@ -86,25 +93,25 @@ func (e *Worklist) Ready() int {
 	return e.queue.count
 }
 
-// Push queues the items that which returns true for.
-func (e *Worklist) Push(which func(*Item) bool) {
+// Push queues the items for which isMeant returns true.
+func (e *Worklist) Push(isMeant func(*Item) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
-		if which(it) {
+		if isMeant(it) {
 			e.queue.push(it)
 		}
 	}
 	e.wake.Broadcast()
 }
 
-// Those are the objects of the items that which returns true for, each with the space in
+// Those returns the objects of the items for which isMeant returns true, each with the space in
 // whose line it queues.
-func (e *Worklist) Those(which func(*Item) bool) (all []key.Located) {
+func (e *Worklist) Those(isMeant func(*Item) bool) (all []key.Located) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
-		if which(it) {
+		if isMeant(it) {
 			all = append(all, it.located())
 		}
 	}
@@ -189,21 +196,21 @@ type View struct {
 	Spaces  []key.Space
 	// Source is what the item is called in its spaces.
 	Source   key.Identity
-	At       kubeclient.Place
+	Place    kubeclient.Place
 	Cause    string // why objects of the kind cannot be observed
 	Shown    string // the version in which objects of the kind are observed; empty: they are not
 	Kind     string
 	State    wire.State
 	wanted   bool
 	Failures uint8
-	// Calm is how long to wait before drift is repaired, contested how much longer the
+	// RepairDelay is how long to wait before drift is repaired, and Contested how much longer the
 	// object counts as contested by another writer.
-	Calm, Contested time.Duration
-	Ending          decide.Ending
-	Slotted         bool
-	// LeftOut counts the objects that belong to it and do not come back.
-	LeftOut int
-	// Overdue says that the object has been terminating for longer than Pods may take.
+	RepairDelay, Contested time.Duration
+	Ending                 decide.Ending
+	Slotted                bool
+	// Unreturned counts the objects that it owns and that are not reported.
+	Unreturned int
+	// Overdue is true if the object has been terminating for longer than Pods may take.
 	Overdue bool
 	// Halt is why the turn must not change anything at the target; empty: it may.
 	Halt string
@@ -216,9 +223,9 @@ func (e *Worklist) View(it *Item) View {
 	now := time.Now()
 	v := View{
 		As: e.as, History: it.kind.history, Seen: it.seen.observed(), Spaces: it.spaces.list(), Source: it.located().Source().Identity, State: it.state.value(), wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
-		At: kubeclient.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
-		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID], LeftOut: int(it.leftOut),
-		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience, Halt: e.may.halt(),
+		Place: kubeclient.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
+		RepairDelay: it.repairs.delay(now), Contested: it.repairs.contestedFor(now), Ending: e.endings[it.ID], Unreturned: int(it.unreturned),
+		Overdue: it.terminatingSince > 0 && e.open.elapsed(now)-it.terminatingSince >= PodsTimeout, Halt: e.may.halt(),
 	}
 	if it.kind.sight != decide.Absent { // the kind is not observed, so none of its objects is
 		v.Seen.Existence, v.Cause = it.kind.sight, it.kind.cause
@@ -245,8 +252,8 @@ func (e *Worklist) Awaits(id key.Identity) (wanted, tried bool) {
 	return ok && it.wanted, ok && !it.state.empty()
 }
 
-// Namesakes returns the identities of the same name in other resources. desired says
-// that one of them is desired and is, at the target, the object that has the UID.
+// Namesakes returns the identities of the same name in other resources. desired is true if
+// one of them is desired and is, at the target, the object that has the UID.
 func (e *Worklist) Namesakes(id key.Identity, uid string) (all []string, desired bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -254,7 +261,7 @@ func (e *Worklist) Namesakes(id key.Identity, uid string) (all []string, desired
 		other := key.Identity{Resource: r, Namespace: id.Namespace, Name: id.Name}.String()
 		if it, ok := e.items[other]; ok && r != id.Resource {
 			all = append(all, other)
-			desired = desired || it.wanted && it.seen.presence == decide.Present && it.seen.id() == uid
+			desired = desired || it.wanted && it.seen.existence == decide.Present && it.seen.id() == uid
 		}
 	}
 	return all, desired
@@ -281,13 +288,13 @@ func (e *Worklist) Within(id key.Identity) (wanted, leaving int) {
 func (e *Worklist) Finish(it *Item, r Result) {
 	e.mu.Lock()
 	now := time.Now()
-	open := e.open.at(now)
+	open := e.open.elapsed(now)
 	if r.Seen != nil && r.As == e.as && r.History == it.kind.history {
 		it.answered(*r.Seen, open)
 	}
 	if r.Hurried {
-		it.doomed = 0
-		it.sees(it.seen.observed(), open)
+		it.terminatingSince = 0
+		it.setSeen(it.seen.observed(), open)
 	}
 	if it.queue != again { // otherwise it may have become desired since
 		it.spaces = it.spaces.without(r.Gone)
@@ -304,13 +311,13 @@ func (e *Worklist) Finish(it *Item, r Result) {
 		it.repaired(now)
 	}
 	it.slotted = r.Slotted
-	if !r.Failed || r.Judged { // otherwise nothing new is known
-		e.tally.prove(it, r.Proof)
+	if !r.Failed || r.ProofKnown { // otherwise nothing new is known
+		e.counters.prove(it, r.Proof)
 	}
 	first := it.state.empty() && r.State != ""
-	e.tally.report(it, r.State)
+	e.counters.report(it, r.State)
 	if e.Worked != nil {
-		e.Worked(max(0, e.queue.at(now)-it.when))
+		e.Worked(max(0, e.queue.timeOf(now)-it.when))
 	}
 	e.queue.done(it)
 	if e.may.forget(it); r.Withheld && !e.may.withhold(it) {
@@ -326,7 +333,7 @@ func (e *Worklist) Finish(it *Item, r Result) {
 	unused := false
 	switch {
 	case !r.Forget || it.queue != idle:
-	case it.seen.presence == decide.Present: // another object of ours has its name
+	case it.seen.existence == decide.Present: // another object of ours has its name
 		e.queue.push(it)
 	case it.spaces.none():
 		unused = e.drop(it)
@@ -351,8 +358,8 @@ func (e *Worklist) pushContainers(it *Item) {
 
 // drop forgets an item. It returns true if what is to be observed has changed.
 func (e *Worklist) drop(it *Item) bool {
-	e.tally.report(it, "")
-	e.tally.prove(it, ownership.Unneeded)
+	e.counters.report(it, "")
+	e.counters.prove(it, ownership.Unneeded)
 	e.leaves.stays(it)
 	delete(e.endings, it.ID)
 	e.may.forget(it)
@@ -386,5 +393,5 @@ func (e *Worklist) Ahead(id string, aggregates bool) (Awaited, bool) {
 	if it == nil || it.leave == nil {
 		return Awaited{}, false
 	}
-	return e.leaves.ahead(it, aggregates, e.open.at(time.Now()))
+	return e.leaves.ahead(it, aggregates, e.open.elapsed(time.Now()))
 }

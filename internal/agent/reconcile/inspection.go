@@ -15,16 +15,17 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Look answers the hub's question what is at the target in the place of an object. It
-// changes nothing, at the target, in the store or in the engine, and takes no item from a
-// worker.
+// Inspector answers inspect requests of the hub by the knowledge of a Reconciler.
+type Inspector struct{ *Reconciler }
+
+// Inspect answers an inspect request of the hub about the object at the target. It changes
+// nothing at the target, in the store or in the worklist, and takes no item from a worker.
 //
-// The hub learns of nothing by it but of objects that are the location's: it is told what
-// is there only if that is desired by, or recorded for, the space that asks, and is an
-// object of that space by its marks or by the recorded UID. Values of Secrets never leave
-// the agent, nor does a status, and where a ServiceAccount acts for an object, only what
-// that may read does.
-func (r *Reconciler) Look(ctx context.Context, q wire.InspectRequest) wire.InspectResponse {
+// The answer has the object only if the requesting space desires it, or has a record of it, and
+// it belongs to that space by its marks or by the recorded UID. Values of Secrets and statuses
+// never leave the agent. If a ServiceAccount applies the object, the answer has only what that
+// account may read.
+func (r Inspector) Inspect(ctx context.Context, q wire.InspectRequest) wire.InspectResponse {
 	o, err := key.ParsePath(q.Key)
 	if err != nil {
 		return untold(v1alpha1.ReasonNotPlaced, "this is no object: "+err.Error())
@@ -43,7 +44,7 @@ func (r *Reconciler) Look(ctx context.Context, q wire.InspectRequest) wire.Inspe
 	case t.object().Space != o.Space:
 		return untold(v1alpha1.ReasonOtherSpace, wire.OtherSpace)
 	}
-	l := look{Reconciler: r, turn: t, of: o, all: q.All && !o.Resource.Concealed()}
+	l := inspection{Reconciler: r.Reconciler, turn: t, source: o, all: q.All && !o.Resource.Concealed()}
 	answer, err := l.answer(kubeclient.As(ctx, t.account()))
 	if err != nil {
 		return l.refused(err)
@@ -51,16 +52,16 @@ func (r *Reconciler) Look(ctx context.Context, q wire.InspectRequest) wire.Inspe
 	return answer
 }
 
-// look is one look at the target.
-type look struct {
+// inspection is one inspect request.
+type inspection struct {
 	*Reconciler
-	turn *turn
-	of   key.Object
-	// all says that the fields of others are to be shown, too.
+	turn   *turn
+	source key.Object
+	// all is true if the answer has the fields of other managers, too.
 	all bool
 }
 
-// errNotOurs says that the object at the target is somebody else's.
+// errNotOurs is returned if the object at the target belongs to another owner.
 var errNotOurs = errors.New("an object that Orrery has not placed there has its name")
 
 func untold(reason, message string) wire.InspectResponse {
@@ -69,7 +70,7 @@ func untold(reason, message string) wire.InspectResponse {
 
 // answer compares what is at the target with what the next apply would make of it, by a
 // dry run, which knows how the cluster defaults, merges and spells values.
-func (l *look) answer(ctx context.Context) (answer wire.InspectResponse, err error) {
+func (l *inspection) answer(ctx context.Context) (answer wire.InspectResponse, err error) {
 	t := l.turn
 	var rendering []byte
 	if w := t.want(); w != nil && w.Object() != nil {
@@ -78,7 +79,7 @@ func (l *look) answer(ctx context.Context) (answer wire.InspectResponse, err err
 			return answer, err
 		}
 	}
-	there, err := l.Target.GetAll(ctx, t.view.At, t.id)
+	there, err := l.Target.GetAll(ctx, t.view.Place, t.id)
 	switch {
 	case kubeclient.MissingObject(err, t.id):
 		return l.compose(answer, side{}, side{text: rendering})
@@ -92,20 +93,20 @@ func (l *look) answer(ctx context.Context) (answer wire.InspectResponse, err err
 		return answer, err
 	}
 	if rendering == nil {
-		return l.compose(answer, side{[]byte(there.JSON), l.part(mine)}, side{})
+		return l.compose(answer, side{[]byte(there.JSON), l.selection(mine)}, side{})
 	}
 	m := there.Metadata
 	body, err := l.inspected(ctx, t, &m)
 	if err != nil {
 		return answer, err
 	}
-	then, err := l.Target.TryApplyAll(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	then, err := l.Target.TryApplyAll(ctx, t.view.Place, t.id, t.view.As.Manager(), body)
 	switch {
 	case err == nil:
 	case kubeclient.Unavailable(err), kubeclient.MissingObject(err, t.id), kubeclient.PreconditionFailed(err):
 		return answer, err
-	default: // there is no dry run to say what else it would become
-		answer.Message = "the location refuses what is desired, which is shown as it is written"
+	default: // no dry run shows what else the object would become
+		answer.Message = "the location refuses the desired object, which is shown as it is written"
 		if why := l.refused(err); why.Message != "" {
 			answer.Message = wire.Brief(answer.Message + ": " + why.Message)
 		}
@@ -114,11 +115,11 @@ func (l *look) answer(ctx context.Context) (answer wire.InspectResponse, err err
 	if mine, err = fields.Owned(t.view.As, &there.Metadata, &then.Metadata); err != nil {
 		return answer, err
 	}
-	return l.compose(answer, side{[]byte(there.JSON), l.part(mine)}, side{[]byte(then.JSON), l.part(mine)})
+	return l.compose(answer, side{[]byte(there.JSON), l.selection(mine)}, side{[]byte(then.JSON), l.selection(mine)})
 }
 
-// part is the set of fields that are shown, of those that the location owns; nil: all.
-func (l *look) part(mine *fieldpath.Set) *fieldpath.Set {
+// selection returns the set of fields that are shown, of those that the location owns; nil: all.
+func (l *inspection) selection(mine *fieldpath.Set) *fieldpath.Set {
 	if l.all {
 		return nil
 	}
@@ -132,7 +133,7 @@ type side struct {
 }
 
 // compose completes an answer by both sides, each of which may have no object.
-func (l *look) compose(answer wire.InspectResponse, live, desired side) (wire.InspectResponse, error) {
+func (l *inspection) compose(answer wire.InspectResponse, live, desired side) (wire.InspectResponse, error) {
 	var shown [2]map[string]any
 	for i, s := range []side{live, desired} {
 		if s.text == nil {
@@ -147,13 +148,13 @@ func (l *look) compose(answer wire.InspectResponse, live, desired side) (wire.In
 			metadata = map[string]any{}
 			object["metadata"] = metadata
 		}
-		metadata["name"] = l.of.Name
-		if delete(metadata, "namespace"); l.of.Namespace != "" {
-			metadata["namespace"] = l.of.Namespace
+		metadata["name"] = l.source.Name
+		if delete(metadata, "namespace"); l.source.Namespace != "" {
+			metadata["namespace"] = l.source.Namespace
 		}
 		shown[i] = object
 	}
-	if l.of.Resource.Concealed() {
+	if l.source.Resource.Concealed() {
 		fields.Mask(shown[0], shown[1])
 	}
 	var err error
@@ -172,13 +173,13 @@ func (l *look) compose(answer wire.InspectResponse, live, desired side) (wire.In
 // maxWords is how many bytes an answer may have besides the two objects.
 const maxWords = 8 << 10
 
-// refused is the answer when the target, or what is there, lets the agent tell nothing. What
-// a cluster says of a Secret might quote it, so that is left out.
-func (l *look) refused(err error) wire.InspectResponse {
+// refused is the answer if the agent may show nothing because of the target's answer, or of the
+// object there. The message of a cluster about a Secret might quote it, so it is left out.
+func (l *inspection) refused(err error) wire.InspectResponse {
 	var reason, message string
 	switch {
 	case errors.Is(err, errNotOurs):
-		return untold(v1alpha1.ReasonExists, err.Error()+", of which nothing is told")
+		return untold(v1alpha1.ReasonExists, err.Error()+"; nothing of it is shown")
 	case errors.Is(err, errLook), errors.Is(err, errOutdated), kubeclient.PreconditionFailed(err):
 		return untold(v1alpha1.ReasonTargetUnavailable, "the object at the location changes faster than it can be looked at")
 	case errors.Is(err, fields.ErrMalformed):
@@ -188,18 +189,18 @@ func (l *look) refused(err error) wire.InspectResponse {
 	default:
 		_, reason, message = kubeclient.Refusal(err)
 	}
-	if l.of.Resource.Concealed() {
+	if l.source.Resource.Concealed() {
 		message = ""
 	}
 	return untold(reason, message)
 }
 
-// ours says whether an object at the target is the one that the location has placed for
-// the space that asks.
-func (l *look) ours(m *ownership.Meta) bool {
-	if rec := l.turn.record; rec != nil && rec.Space == l.of.Space && rec.UID == m.UID {
+// ours reports whether an object at the target is the one that the location has placed for
+// the requesting space.
+func (l *inspection) ours(m *ownership.Meta) bool {
+	if rec := l.turn.record; rec != nil && rec.Space == l.source.Space && rec.UID == m.UID {
 		return true
 	}
-	at, ours := m.ProvesOurs(l.turn.view.As, l.turn.kind())
-	return ours && at.Space == l.of.Space
+	located, ours := m.ProvesOurs(l.turn.view.As, l.turn.kind())
+	return ours && located.Space == l.source.Space
 }

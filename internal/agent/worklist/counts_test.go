@@ -26,8 +26,8 @@ func TestProofsAreCounted(t *testing.T) {
 	} {
 		it.queue = running
 		it.kind.running++
-		if e.Finish(it, c.result); e.tally.proofs[ownership.Missing] != c.want {
-			t.Errorf("after %+v %d wait, want %d", c.result, e.tally.proofs[ownership.Missing], c.want)
+		if e.Finish(it, c.result); e.counters.proofs[ownership.Missing] != c.want {
+			t.Errorf("after %+v %d wait, want %d", c.result, e.counters.proofs[ownership.Missing], c.want)
 		}
 	}
 }
