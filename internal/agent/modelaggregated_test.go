@@ -177,7 +177,7 @@ func TestModelAggregatedHalted(t *testing.T) {
 						p.hub.mu.Unlock()
 						<-time.After(20 * time.Minute)
 					}
-					says := func(reason, text string) {
+					expectReason := func(reason, text string) {
 						t.Helper()
 						p.hub.mu.Lock()
 						defer p.hub.mu.Unlock()
@@ -201,11 +201,11 @@ func TestModelAggregatedHalted(t *testing.T) {
 						p.hub.mu.Unlock()
 					}
 					<-time.After(20 * time.Minute)
-					says(v1alpha1.ReasonHalted, "paused")
+					expectReason(v1alpha1.ReasonHalted, "paused")
 					halt("")
-					says(v1alpha1.ReasonNoSuchResource, "an API server serves it again")
+					expectReason(v1alpha1.ReasonNoSuchResource, "an API server serves it again")
 					halt("paused again")
-					says(v1alpha1.ReasonHalted, "paused again")
+					expectReason(v1alpha1.ReasonHalted, "paused again")
 					halt("")
 					serve("up")
 					<-time.After(20 * time.Minute)

@@ -18,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestWhoIsLockedOut: a step of a rotation is refused for exactly those agents that it would lock
@@ -88,18 +89,18 @@ func TestNoHubNoStep(t *testing.T) {
 // answer. A step is refused when the wait has ended, and a canceled command ends at once.
 func TestWaitForAgents(t *testing.T) {
 	const old, next = "old", "next"
-	l := v1alpha1.Location{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}
-	l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}}
-	var requests atomic.Int32
-	readyAt := int32(3)
+	var requests, readyAt atomic.Int32
+	readyAt.Store(3)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request := requests.Add(1)
 		if request == 1 {
 			http.Error(w, "not now", http.StatusServiceUnavailable)
 			return
 		}
+		l := v1alpha1.Location{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}
+		l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}}
 		l.Status.Agent = &v1alpha1.AgentStatus{Trusts: []string{old}, SignedBy: old}
-		if request >= readyAt {
+		if request >= readyAt.Load() {
 			l.Status.Agent.Trusts = []string{old, next}
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -109,7 +110,7 @@ func TestWaitForAgents(t *testing.T) {
 	}))
 	defer server.Close()
 	c := clientcmdapi.NewConfig()
-	c.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL}
+	c.Clusters["hub"] = &clientcmdapi.Cluster{Server: server.URL + "/spaces/root"}
 	c.AuthInfos["hub"] = &clientcmdapi.AuthInfo{}
 	c.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "hub"}
 	c.CurrentContext = "hub"
@@ -118,18 +119,18 @@ func TestWaitForAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	switching := needs{signs: next, before: []string{old, next}}
-	lost, err := (rotation{kubeconfig: file, wait: time.Hour}).await(t.Context(), switching)
-	if err != nil || len(lost) > 0 || requests.Load() != readyAt {
-		t.Errorf("after %d requests the step would lock out %q, %v; want none after %d", requests.Load(), lost, err, readyAt)
+	lost, err := (rotation{kubeconfig: file, wait: limit.Wait}).await(t.Context(), switching)
+	if err != nil || len(lost) > 0 || requests.Load() != readyAt.Load() {
+		t.Errorf("after %d requests the step would lock out %q, %v; want none after %d", requests.Load(), lost, err, readyAt.Load())
 	}
-	readyAt = 1000
+	readyAt.Store(1000)
 	lost, err = (rotation{kubeconfig: file}).await(t.Context(), switching)
 	if err != nil || len(lost) != 1 || !strings.Contains(lost[0], "edge: it trusts old and does not yet trust next") {
 		t.Errorf("without a wait the step would lock out %q, %v", lost, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = (rotation{kubeconfig: file, wait: time.Hour}).await(ctx, switching); err == nil {
+	if _, err = (rotation{kubeconfig: file, wait: limit.Wait}).await(ctx, switching); err == nil {
 		t.Error("a canceled command waits to the end")
 	}
 }

@@ -27,8 +27,8 @@ func (r Records) Get(id string) (*Record, error) {
 func (r Records) Contains(id string) bool { return r.exists(recordBucket, id) }
 
 // containsKind reports whether an object of a resource has a record.
-func (r Records) containsKind(of key.Resource) bool {
-	prefix := []byte(key.Identity{Resource: of}.String())
+func (r Records) containsKind(resource key.Resource) bool {
+	prefix := []byte(key.Identity{Resource: resource}.String())
 	k, _ := r.bucket(recordBucket).Cursor().Seek(prefix)
 	return bytes.HasPrefix(k, prefix)
 }

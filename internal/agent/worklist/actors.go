@@ -1,13 +1,5 @@
 package worklist
 
-import (
-	"cmp"
-	"maps"
-	"slices"
-
-	"orrery.dev/orrery/internal/protocol/key"
-)
-
 // actor is the account that acts for items of a kind.
 type actor struct {
 	// account is a ServiceAccount as NAMESPACE/NAME; empty: the agent itself.
@@ -41,25 +33,4 @@ func (it *Item) unacted() {
 		delete(it.kind.actors, it.actor.account)
 	}
 	it.actor = nil
-}
-
-// Actors are the accounts that act for objects of a kind.
-type Actors struct {
-	Resource key.Resource
-	// Accounts are ServiceAccounts as NAMESPACE/NAME, in order; empty is the agent itself.
-	Accounts []string
-}
-
-// Actors returns the kinds in use, in order, with the accounts that act for their objects.
-func (e resources) Actors() []Actors {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var all []Actors
-	for r, k := range e.kinds {
-		all = append(all, Actors{r, slices.Sorted(maps.Keys(k.actors))})
-	}
-	slices.SortFunc(all, func(a, b Actors) int {
-		return cmp.Or(cmp.Compare(a.Resource.Group, b.Resource.Group), cmp.Compare(a.Resource.Resource, b.Resource.Resource))
-	})
-	return all
 }

@@ -53,7 +53,7 @@ func (q *queue) timeOf(t time.Time) time.Duration {
 
 // level has the ready items of one priority.
 type level struct {
-	turns[key.Space, turns[*kind, kindLine]]
+	roundRobin[key.Space, roundRobin[*kind, kindLine]]
 	count int
 	// since is when the first of them came, or when the priority was last served in its order.
 	since time.Duration
@@ -129,7 +129,7 @@ func (q *queue) pop(now time.Time, may func(k *kind, failing bool) bool) *Item {
 
 // take takes the next ready item of one priority.
 func (q *queue) take(l *level, may func(k *kind, failing bool) bool) (it *Item) {
-	l.each(func(_ key.Space, kinds *turns[*kind, kindLine]) (bool, bool) {
+	l.each(func(_ key.Space, kinds *roundRobin[*kind, kindLine]) (bool, bool) {
 		kinds.each(func(k *kind, both *kindLine) (bool, bool) {
 			it = both.pop(may(k, false), may(k, true))
 			return it != nil, both.empty()
@@ -155,9 +155,9 @@ func (q *queue) done(it *Item) {
 	}
 }
 
-// turns serves lines round-robin, in the order in which they were made. Empty lines are
+// roundRobin serves lines round-robin, in the order in which they were made. Empty lines are
 // dropped.
-type turns[K comparable, L any] struct {
+type roundRobin[K comparable, L any] struct {
 	lines []line[K, L]
 	next  int
 }
@@ -168,7 +168,7 @@ type line[K comparable, L any] struct {
 }
 
 // lineOf finds or makes the line of a key. There are few lines, of spaces and kinds.
-func (t *turns[K, L]) lineOf(k K) *L {
+func (t *roundRobin[K, L]) lineOf(k K) *L {
 	for i := range t.lines {
 		if t.lines[i].key == k {
 			return t.lines[i].line
@@ -181,7 +181,7 @@ func (t *turns[K, L]) lineOf(k K) *L {
 
 // each offers the lines in turn until one has been served. f also returns whether
 // the line is empty now.
-func (t *turns[K, L]) each(f func(K, *L) (served, empty bool)) {
+func (t *roundRobin[K, L]) each(f func(K, *L) (served, empty bool)) {
 	for range len(t.lines) {
 		if t.next >= len(t.lines) {
 			t.next = 0

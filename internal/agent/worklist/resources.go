@@ -1,6 +1,10 @@
 package worklist
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -81,4 +85,25 @@ func (e resources) Teach(s kubeclient.Served) {
 	if news {
 		e.News.Raise()
 	}
+}
+
+// Actors are the accounts that act for objects of a kind.
+type Actors struct {
+	Resource key.Resource
+	// Accounts are ServiceAccounts as NAMESPACE/NAME, in order; empty is the agent itself.
+	Accounts []string
+}
+
+// Actors returns the kinds in use, in order, with the accounts that act for their objects.
+func (e resources) Actors() []Actors {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Actors
+	for r, k := range e.kinds {
+		all = append(all, Actors{r, slices.Sorted(maps.Keys(k.actors))})
+	}
+	slices.SortFunc(all, func(a, b Actors) int {
+		return cmp.Or(cmp.Compare(a.Resource.Group, b.Resource.Group), cmp.Compare(a.Resource.Resource, b.Resource.Resource))
+	})
+	return all
 }
