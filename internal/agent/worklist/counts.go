@@ -1,7 +1,6 @@
 package worklist
 
 import (
-	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -51,24 +50,4 @@ func (c Counts) Listed() bool { return !c.unlisted }
 // for no proof.
 func (c Counts) IsComplete() bool {
 	return c.IsIdle() && !c.unlisted && c.unasked == 0 && c.Missing == 0
-}
-
-// Count counts the items as they are now.
-func (e *Worklist) Count() Counts {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := Counts{
-		Items: len(e.items), Queued: e.queue.count, States: map[wire.State]int{},
-		unasked: e.counters.proofs[ownership.Unasked], Missing: e.counters.proofs[ownership.Missing],
-	}
-	for state, n := range e.counters.states {
-		if n > 0 {
-			c.States[state] = n
-		}
-	}
-	for _, k := range e.kinds {
-		c.running += k.running
-		c.unlisted = c.unlisted || k.version != "" && k.sight == decide.Unseen
-	}
-	return c
 }

@@ -27,9 +27,7 @@ func (e *Worklist) Load(st *store.Store) error {
 	return nil
 }
 
-// left is a hash of an object as the agent left it.
-type left uint64
-
+// leftAs returns the hash of an object with a UID and fields.
 func leftAs(uid string, fields ownership.FieldsHash) left {
 	h := fnv.New64a()
 	h.Write([]byte(uid)) // a hash takes every write

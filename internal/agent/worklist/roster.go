@@ -91,3 +91,6 @@ func Containers(id key.Identity) (in []string) {
 	}
 	return in
 }
+
+// left is a hash of an object as the agent left it.
+type left uint64

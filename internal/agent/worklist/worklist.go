@@ -361,3 +361,23 @@ func (e *Worklist) Ahead(id string, aggregates bool) (Awaited, bool) {
 	}
 	return e.leaves.ahead(it, aggregates, e.open.elapsed(time.Now()))
 }
+
+// Count counts the items as they are now.
+func (e *Worklist) Count() Counts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := Counts{
+		Items: len(e.items), Queued: e.queue.count, States: map[wire.State]int{},
+		unasked: e.counters.proofs[ownership.Unasked], Missing: e.counters.proofs[ownership.Missing],
+	}
+	for state, n := range e.counters.states {
+		if n > 0 {
+			c.States[state] = n
+		}
+	}
+	for _, k := range e.kinds {
+		c.running += k.running
+		c.unlisted = c.unlisted || k.version != "" && k.sight == decide.Unseen
+	}
+	return c
+}
