@@ -16,7 +16,7 @@ func TestDiagnosed(t *testing.T) {
 		return &store.Live{UID: uid, Generation: generation, Health: health, Diagnosis: &store.Diagnosis{Text: "no image", Final: final}}
 	}
 	for name, c := range map[string]struct {
-		observed Presence
+		observed Existence
 		last     *store.Live
 		health   wire.Health
 		want     string
@@ -32,7 +32,7 @@ func TestDiagnosed(t *testing.T) {
 		"foreign":               {Foreign, seen("u", 3, wire.Progressing, true), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := LiveOf(deployments, Observed{Presence: c.observed}, rec, c.last, "", nil)
+			l := LiveOf(deployments, Observed{Existence: c.observed}, rec, c.last, "", nil)
 			if l.Health != c.health || l.Diagnosis != c.want {
 				t.Errorf("%s %q, want %s %q", l.Health, l.Diagnosis, c.health, c.want)
 			}
