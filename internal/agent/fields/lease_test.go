@@ -209,7 +209,7 @@ func TestCannotRelease(t *testing.T) {
 		}
 	}
 	_, _, err := podLease(t, "$.spec.template.spec.nodeSelector.zone", podSpec, answers{}, entry)
-	if want := "cannot release $.spec.template.spec.nodeSelector.zone: the location keeps what it is in as one value"; err == nil || err.Error() != want {
+	if want := "cannot release $.spec.template.spec.nodeSelector.zone: the location treats a field that contains it as one value"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if _, _, err := podLease(t, "$.spec[", podSpec, answers{}, entry); !errors.Is(err, ErrCannotRelease) {
