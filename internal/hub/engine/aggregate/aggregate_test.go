@@ -115,7 +115,7 @@ func drawInput(t *rapid.T, l key.Location) Input {
 	}
 	object += choose("g", `"a"`, `"b"`, "null", "1", "1.0", "true", `["x"]`) + choose("m", "1", `"text"`, "null")
 	object = strings.TrimSuffix(object, ",") + "}"
-	return Input{Object: NewTree([]byte(object)), Location: Location(l, nil, nil), Sync: Sync{Applied: rapid.Bool().Draw(t, "applied")}.Values()}
+	return Input{Object: NewTree([]byte(object)), Place: Location(l, nil, nil), Sync: Sync{Applied: rapid.Bool().Draw(t, "applied")}.Values()}
 }
 
 // TestStateEqualsRecomputation: the table of a State after any sequence of changes equals that of a

@@ -12,8 +12,8 @@ import (
 // once for all Summaries.
 type Input struct {
 	Object, Status *Tree
-	// Location is the variable location, see Location; Sync holds the Values of a Sync.
-	Location, Sync map[string]any
+	// Place is the variable location, see Location; Sync holds the Values of a Sync.
+	Place, Sync map[string]any
 	// Known caches the results of expressions for several Summaries with the same input; nil for no
 	// cache.
 	Known Known
@@ -41,7 +41,7 @@ func (in Input) ResolveName(name string) (any, bool) {
 	case varStatus:
 		return in.Status.value(), true
 	case varLocation:
-		return in.Location, true
+		return in.Place, true
 	case varSync:
 		return in.Sync, true
 	case varItem:

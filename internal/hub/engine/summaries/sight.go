@@ -153,5 +153,5 @@ func (w *work) input(l key.Location, object *aggregate.Tree, status []byte, sync
 		location = &site{values: aggregate.Location(l, nil, nil)}
 	}
 	sync.Stale = location.stale
-	return aggregate.Input{Object: object, Status: aggregate.NewTree(status), Location: location.values, Sync: sync.Values()}
+	return aggregate.Input{Object: object, Status: aggregate.NewTree(status), Place: location.values, Sync: sync.Values()}
 }
