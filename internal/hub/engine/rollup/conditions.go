@@ -103,7 +103,7 @@ func (r conditions) value(m *merging, field string) any {
 // diagnosis, a condition is added that has it.
 func (m *merging) theOnly(field string, also []string) any {
 	p := m.inputs[0]
-	if p.IsDiagnosed && (takesConditions(p.Part) || len(p.Status) == 0) {
+	if p.IsDiagnosed && (takesConditions(p.Report) || len(p.Status) == 0) {
 		var all []map[string]any
 		for _, c := range p.conditions {
 			all = append(all, unchanged(c.Result))

@@ -19,30 +19,30 @@ func TestDiagnosis(t *testing.T) {
 		status = `{"observedGeneration":2,"replicas":1,"conditions":[{"type":"Available","status":"False","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
 		reason = `Available: 0/1; Pod web-1: ImagePullBackOff`
 	)
-	unhealthy := func(l key.Location, health wire.Health, isDiagnosed bool) Part {
-		return Part{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: health, HealthNote: reason, IsDiagnosed: isDiagnosed}
+	unhealthy := func(l key.Location, health wire.Health, isDiagnosed bool) Report {
+		return Report{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: health, HealthNote: reason, IsDiagnosed: isDiagnosed}
 	}
-	healthy := Part{Location: "z", Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
-	unsound := func(l key.Location) Part {
-		return Part{Location: l, Why: "Invalid: spec.ports[0].port: must be between 1 and 65535"}
+	healthy := Report{Location: "z", Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
+	unsound := func(l key.Location) Report {
+		return Report{Location: l, Why: "Invalid: spec.ports[0].port: must be between 1 and 65535"}
 	}
 	for name, c := range map[string]struct {
-		inputs      []Part
+		inputs      []Report
 		reconciling string
 		stalled     string
 	}{
-		"healthy":       {[]Part{healthy}, "", ""},
-		"no diagnosis":  {[]Part{unhealthy("a", wire.Progressing, false)}, "", ""},
-		"one location":  {[]Part{unhealthy("a", wire.Progressing, true)}, "a: " + reason, ""},
-		"one, degraded": {[]Part{unhealthy("a", wire.Degraded, true)}, "", "a: " + reason},
-		"one of two":    {[]Part{healthy, unhealthy("a", wire.Progressing, true)}, "a: " + reason, ""},
-		"some of many":  {[]Part{unhealthy("a", wire.Progressing, true), unhealthy("b", wire.Progressing, false), unhealthy("c", wire.Degraded, true)}, "a: " + reason + "; b: progressing", "c: " + reason},
+		"healthy":       {[]Report{healthy}, "", ""},
+		"no diagnosis":  {[]Report{unhealthy("a", wire.Progressing, false)}, "", ""},
+		"one location":  {[]Report{unhealthy("a", wire.Progressing, true)}, "a: " + reason, ""},
+		"one, degraded": {[]Report{unhealthy("a", wire.Degraded, true)}, "", "a: " + reason},
+		"one of two":    {[]Report{healthy, unhealthy("a", wire.Progressing, true)}, "a: " + reason, ""},
+		"some of many":  {[]Report{unhealthy("a", wire.Progressing, true), unhealthy("b", wire.Progressing, false), unhealthy("c", wire.Degraded, true)}, "a: " + reason + "; b: progressing", "c: " + reason},
 		"more than are named": {
-			[]Part{unhealthy("a", wire.Progressing, true), unhealthy("b", wire.Progressing, true), unhealthy("c", wire.Progressing, true), unhealthy("d", wire.Progressing, true)},
+			[]Report{unhealthy("a", wire.Progressing, true), unhealthy("b", wire.Progressing, true), unhealthy("c", wire.Progressing, true), unhealthy("d", wire.Progressing, true)},
 			"a: " + reason + "; b: " + reason + "; c: " + reason + "; d: progressing", "",
 		},
-		"refused":                  {[]Part{unsound("a"), healthy}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535", ""},
-		"refused, and a diagnosis": {[]Part{unsound("a"), unhealthy("b", wire.Progressing, true)}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535; b: " + reason, ""},
+		"refused":                  {[]Report{unsound("a"), healthy}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535", ""},
+		"refused, and a diagnosis": {[]Report{unsound("a"), unhealthy("b", wire.Progressing, true)}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535; b: " + reason, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			merged, ok := Merge(key.NewResource("apps", "deployments"), []byte(source), c.inputs)
