@@ -91,8 +91,8 @@ func crash(s *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) fin
 	return finding{severity: crashing, text: fmt.Sprintf("%s, restarts: %d", text, s.RestartCount)}
 }
 
-// backOff matches the beginning of the message with which a kubelet waits before the next pull; what
-// follows is the message of the last one.
+// backOff matches the beginning of the message with which a kubelet waits before the next pull. The rest is
+// the message of the last pull.
 var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: ErrImagePull)?(: )?`)
 
 // pullFailure describes an image that cannot be pulled. A kubelet changes between ErrImagePull and
