@@ -46,7 +46,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.manager.GetClient().Get(ctx, request.NamespacedName, &cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	source, ok := views.Of(&cluster)
+	source, ok := views.ObjectOf(&cluster)
 	if !ok {
 		return ctrl.Result{}, fmt.Errorf("%s is not of a view of all spaces", request)
 	}

@@ -60,7 +60,7 @@ func TestConflictNamesTheOwner(t *testing.T) {
 // TestContestedNamesTheRemedy: the report of a contested object names the release of values.
 func TestContestedNamesTheRemedy(t *testing.T) {
 	current := &turn{view: worklist.View{Contested: 1}}
-	got := current.contested(outcome{Decision: decide.Decision{State: wire.Applied}})
+	got := concluded{current, outcome{Decision: decide.Decision{State: wire.Applied}}}.qualified()
 	if got.Reason != v1alpha1.ReasonContested || !strings.Contains(got.Message, "release them by a Customizer") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}

@@ -57,10 +57,10 @@ var (
 		"s/" + formatID: {
 			UID: "report-uid", Generation: 61, Digest: wire.SumOf([]byte("report")), State: wire.Failed, Reason: "reason", Message: "message", Since: "2026-11-30T01:02:03Z",
 			Cause: wire.Walked, LetGoBy: "let-go-by", Health: wire.Progressing, HealthNote: "health note", Wanted: formatWanted(71), Owner: "core/pods/n/owner",
-			LeftOut: 62, Status: json.RawMessage(`{"a":1}`), StatusBytes: 63, Completed: "completed", Aggregated: true, Orphan: true,
+			Omitted: 62, Status: json.RawMessage(`{"a":1}`), StatusBytes: 63, Completed: "completed", Aggregated: true, Orphan: true,
 			Object: json.RawMessage(`{"b":2}`), ObjectBytes: 64,
 		},
-		key.LinePrefix(key.Born) + "s/core/configmaps/n/born":   {UID: "born-uid", State: wire.Applied},
+		key.LinePrefix(key.Upsynced) + "s/core/configmaps/n/born":   {UID: "born-uid", State: wire.Applied},
 		key.LinePrefix(key.Owned) + "s/core/pods/n/owned":       {UID: "owned-uid", State: wire.Applied},
 		key.LinePrefix(key.Placed) + "s/core/configmaps/n/sent": {UID: "sent-uid", State: wire.Applied},
 	}
@@ -131,7 +131,7 @@ func writeFormat(x *Tx, outdated bool) error {
 	errs = append(errs, x.put(statusBucket, "core/configmaps/n/old", formatStatus), x.put(statusBucket, "core/configmaps/n/empty", nil))
 	for line, r := range inOrder(formatReports) {
 		if r.UID == "sent-uid" {
-			errs = append(errs, x.Reports.Restore(line, &r))
+			errs = append(errs, x.RestoreReport(line, &r))
 			continue
 		}
 		errs = append(errs, x.Reports.Set(line, &r))

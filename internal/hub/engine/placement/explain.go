@@ -317,7 +317,7 @@ func isMember(row *table.Row, location key.Location) bool {
 		return false
 	}
 	m, ok := row.In.(*Membership)
-	return ok && m != nil && m.Has(location)
+	return ok && m != nil && m.Contains(location)
 }
 
 // obstacles returns the reasons why no policy can place an object at any location.

@@ -140,7 +140,7 @@ func (t *totals) addLeft(o *object, as *placement.Membership, left v1alpha1.Left
 		if source.Placement == "" {
 			continue
 		}
-		sum := t.placement(source.Placement.Of(o.id.Space))
+		sum := t.placement(source.Placement.Resolve(o.id.Space))
 		sum.left.Leaving += n * left.Leaving
 		sum.left.Leftovers += n * left.Leftovers
 	}
