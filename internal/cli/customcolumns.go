@@ -27,10 +27,10 @@ type customColumn struct {
 // parseColumns parses the specification of columns.
 func parseColumns(spec string) ([]customColumn, error) {
 	var all []customColumn
-	for _, part := range strings.Split(spec, ",") {
-		header, path, ok := strings.Cut(part, ":")
+	for _, text := range strings.Split(spec, ",") {
+		header, path, ok := strings.Cut(text, ":")
 		if !ok || header == "" || path == "" {
-			return nil, fmt.Errorf("column %q: want HEADER:PATH, as in NAME:.metadata.name", part)
+			return nil, fmt.Errorf("column %q: want HEADER:PATH, as in NAME:.metadata.name", text)
 		}
 		path = strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}")
 		if !strings.HasPrefix(path, ".") {
@@ -38,7 +38,7 @@ func parseColumns(spec string) ([]customColumn, error) {
 		}
 		column := customColumn{header, jsonpath.New(header).AllowMissingKeys(true)}
 		if err := column.path.Parse("{" + path + "}"); err != nil {
-			return nil, fmt.Errorf("column %q: %w", part, err)
+			return nil, fmt.Errorf("column %q: %w", text, err)
 		}
 		all = append(all, column)
 	}
@@ -49,7 +49,7 @@ func parseColumns(spec string) ([]customColumn, error) {
 func printColumns(w io.Writer, all []customColumn, entries []any) error {
 	t := &metav1.Table{}
 	for _, column := range all {
-		t.ColumnDefinitions = append(t.ColumnDefinitions, columns(column.header)...)
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: column.header, Type: "string"})
 	}
 	for _, entry := range entries {
 		var cells []any

@@ -49,7 +49,7 @@ type entries struct {
 }
 
 // addFlag adds the flag --output; the first format is the default. A command that prints JSON also prints
-// parts of it, by a JSONPath or a Go template.
+// fields of it, by a JSONPath or a Go template.
 func (o *output) addFlag(cmd *cobra.Command, formats ...string) {
 	o.allowed = formats
 	shown := slices.Clone(formats)
@@ -118,7 +118,7 @@ func (o *output) structured() bool {
 // complete reports whether the output is the whole result, as JSON or YAML.
 func (o *output) complete() bool { return o.format == formatJSON || o.format == formatYAML }
 
-// data prints v as JSON or YAML, or parts of it.
+// data prints v as JSON or YAML, or fields of it.
 func (o *output) data(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "    ")
 	if err != nil {
@@ -129,7 +129,7 @@ func (o *output) data(w io.Writer, v any) error {
 		if err := json.Unmarshal(text, &result); err != nil {
 			return fmt.Errorf("encode the answer: %w", err)
 		}
-		return o.parts(w, result)
+		return o.printFields(w, result)
 	}
 	if o.format == formatYAML {
 		if text, err = yaml.JSONToYAML(text); err != nil {
@@ -140,8 +140,8 @@ func (o *output) data(w io.Writer, v any) error {
 	return err
 }
 
-// parts prints parts of a result.
-func (o *output) parts(w io.Writer, result map[string]any) error {
+// printFields prints fields of a result.
+func (o *output) printFields(w io.Writer, result map[string]any) error {
 	if o.format == formatName {
 		for _, entry := range o.entries.find(result) {
 			if _, err := fmt.Fprintln(w, o.entries.name(entry)); err != nil {

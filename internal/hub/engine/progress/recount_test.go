@@ -75,7 +75,7 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 func leftOf(state *table.Snapshot, o key.Object, in *placement.Membership) (left v1alpha1.LeftCounts) {
 	for _, l := range testLocations {
 		row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
-		if row == nil || in.Has(l) {
+		if row == nil || in.Contains(l) {
 			continue
 		}
 		var r wire.Report

@@ -58,7 +58,7 @@ func checkHealth(t *testing.T, c states.Case, merged []byte) {
 	}
 }
 
-func unsound(p rollup.Part) bool { return !p.Sound }
+func unsound(p rollup.Report) bool { return !p.Sound }
 
 func healthOf(t *testing.T, object []byte) health.HealthStatusCode {
 	t.Helper()
@@ -115,7 +115,7 @@ func checkRollout(t *testing.T, c states.Case, merged []byte) {
 // TestLimitsOfStatus checks the limits that docs/status.md lists for Argo CD and kubectl.
 func TestLimitsOfStatus(t *testing.T) {
 	merged := func(k states.Kind, spec string, all ...string) []byte {
-		var reports []rollup.Part
+		var reports []rollup.Report
 		for _, state := range all {
 			reports = append(reports, k.Report(k.Object(1, state)))
 		}
