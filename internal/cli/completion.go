@@ -50,7 +50,12 @@ func argumentSources() map[string]source {
 // below the program.
 func addCompletions(cmd *cobra.Command, path string) {
 	if values := argumentSources()[path]; values != nil {
-		cmd.ValidArgsFunction = complete(values)
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 { // the commands complete their first argument only
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return complete(values)(cmd, args, toComplete)
+		}
 	}
 	for flag, values := range map[string]source{
 		"space": namesIn(key.Spaces, true), "location": namesIn(key.Locations, false), "placement": namesIn(key.Placements, false),
@@ -67,13 +72,10 @@ func addCompletions(cmd *cobra.Command, path string) {
 	}
 }
 
-// complete returns a completion function with the values that the hub knows. It completes only the first
-// argument. If the hub does not answer in time, it completes nothing.
+// complete returns a completion function with the values that the hub knows. If the hub does not answer in
+// time, it completes nothing.
 func complete(values source) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		h, err := completionClient(cmd)
