@@ -60,10 +60,11 @@ type Config struct {
 type Server struct {
 	config   Config
 	catalogs Catalogs
+	cascades cascades
 }
 
 // New returns a Server.
-func New(config Config) *Server { return &Server{config, config.Catalogs} }
+func New(config Config) *Server { return &Server{config, config.Catalogs, newCascades()} }
 
 // ServeSpace serves the API of a space, or of all spaces. The context of the request must have its
 // RequestInfo.
@@ -170,6 +171,9 @@ func (v *Server) serveKinds(w http.ResponseWriter, r *http.Request, root route.R
 	if err != nil {
 		respond.Error(w, r, asRouted(kind, err))
 		return
+	}
+	if s, writable := write.SpaceFromContext(r.Context()); writable {
+		handler = v.cascades.wrap(handler, r, v.catalogs.Table, s, kind, info)
 	}
 	handler(w, r.WithContext(schemacost.WithBudget(r.Context())))
 }

@@ -1,0 +1,159 @@
+package kubeapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+const (
+	// sessionHeader contains an ID that all requests of one run of kubectl share.
+	sessionHeader = "Kubectl-Session"
+	// maxSession is the maximum length of a session ID in bytes; kubectl sends a UUID.
+	maxSession = 64
+
+	// cascadeTime is how long the hub remembers the objects of a deleted Namespace.
+	cascadeTime = 2 * time.Minute
+	// maxCascades is the number of deleted Namespaces that the hub remembers.
+	maxCascades = 64
+	// maxCascaded is the largest number of objects that the hub remembers of one Namespace.
+	maxCascaded = 1000
+	// maxSearched is the largest number of objects of a space that the hub searches for those in a
+	// Namespace.
+	maxSearched = 200_000
+)
+
+// cascades remembers which objects the deletion of a Namespace has deleted, for the run of kubectl that
+// requested it.
+//
+// A manifest may contain a Namespace and objects in it, and kubectl delete -k deletes the Namespace first.
+// In a cluster, the objects are deleted some seconds later, so that kubectl still finds them. A space is
+// faster, and kubectl would fail because it does not find them. So the hub confirms their deletion.
+//
+// It is safe for concurrent use.
+type cascades struct {
+	known *cache.LRUExpireCache
+}
+
+// cascade identifies the deletion of a Namespace by one run of kubectl.
+type cascade struct {
+	user, session, namespace string
+	space                    key.Space
+}
+
+// cascadedObjects are the UIDs of objects that were deleted with their Namespace.
+type cascadedObjects map[key.Identity]types.UID
+
+func newCascades() cascades { return cascades{cache.NewLRUExpireCache(maxCascades)} }
+
+// wrap returns a handler for the deletion of an object that remembers and confirms cascading deletions.
+// It returns the handlers of other requests unchanged.
+func (c cascades) wrap(handler http.HandlerFunc, r *http.Request, state *table.Table, space key.Space, kind *kinds.Kind, info *request.RequestInfo) http.HandlerFunc {
+	session := r.Header.Get(sessionHeader)
+	user, hasUser := request.UserFrom(r.Context())
+	if info.Verb != "delete" || info.Subresource != "" || !hasUser || session == "" || len(session) > maxSession {
+		return handler
+	}
+	id := cascade{user.GetName(), session, info.Namespace, space}
+	if kind.Resource == key.Namespaces {
+		id.namespace = info.Name
+		return c.remember(id, state.Snapshot(), handler)
+	}
+	if found, ok := c.known.Get(id); ok {
+		if objects, ok := found.(cascadedObjects); ok {
+			return confirm(objects, kind, info, handler)
+		}
+	}
+	return handler
+}
+
+// remember returns a handler that remembers the objects of a Namespace after it was deleted.
+func (c cascades) remember(id cascade, before *table.Snapshot, handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		recorder := &statusRecorder{ResponseWriter: w}
+		handler(recorder, r)
+		if recorder.code != http.StatusOK && recorder.code != http.StatusAccepted || len(r.URL.Query()["dryRun"]) > 0 {
+			return
+		}
+		if objects := objectsIn(r.Context(), before, id.space, id.namespace); len(objects) > 0 {
+			c.known.Add(id, objects, cascadeTime)
+		}
+	}
+}
+
+// objectsIn returns objects in a namespace: all, unless a limit is exceeded or the context ends.
+func objectsIn(ctx context.Context, state *table.Snapshot, space key.Space, namespace string) cascadedObjects {
+	objects, searched := cascadedObjects{}, 0
+	state.Ascend(key.SpacePrefix(space), func(row *table.Row) bool {
+		searched++
+		if o, err := key.ParseObject(row.Key); err == nil && o.Namespace == namespace {
+			objects[o.Identity] = types.UID(row.Meta.UID)
+		}
+		return len(objects) < maxCascaded && searched < maxSearched && ctx.Err() == nil
+	})
+	return objects
+}
+
+// confirm returns a handler for the deletion of an object whose Namespace was deleted. If the object is
+// gone by now, the handler reports that it was deleted.
+func confirm(objects cascadedObjects, kind *kinds.Kind, info *request.RequestInfo, handler http.HandlerFunc) http.HandlerFunc {
+	uid, ok := objects[key.Identity{Resource: kind.Resource, Namespace: info.Namespace, Name: info.Name}]
+	if !ok {
+		return handler
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		recorder := &statusRecorder{ResponseWriter: w, holdNotFound: true}
+		handler(recorder, r)
+		if !recorder.held {
+			return
+		}
+		w.Header().Del("Content-Length")
+		respond.JSON(w, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   metav1.StatusSuccess,
+			Details:  &metav1.StatusDetails{Group: kind.GVR.Group, Kind: kind.GVR.Resource, Name: info.Name, UID: uid},
+		})
+	}
+}
+
+// statusRecorder records the status code of a response. It may hold back a response of 404 Not Found.
+type statusRecorder struct {
+	http.ResponseWriter
+
+	code               int
+	holdNotFound, held bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *statusRecorder) WriteHeader(code int) {
+	if r.code == 0 {
+		r.code, r.held = code, r.holdNotFound && code == http.StatusNotFound
+	}
+	if !r.held {
+		r.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (r *statusRecorder) Write(b []byte) (int, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	if r.held {
+		return len(b), nil
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
