@@ -27,7 +27,7 @@ type customColumn struct {
 // parseColumns parses the specification of columns.
 func parseColumns(spec string) ([]customColumn, error) {
 	var all []customColumn
-	for _, text := range strings.Split(spec, ",") {
+	for text := range strings.SplitSeq(spec, ",") {
 		header, path, ok := strings.Cut(text, ":")
 		if !ok || header == "" || path == "" {
 			return nil, fmt.Errorf("column %q: want HEADER:PATH, as in NAME:.metadata.name", text)

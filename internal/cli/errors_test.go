@@ -34,7 +34,7 @@ func TestDescribe(t *testing.T) {
 			&url.Error{Op: "Get", URL: "https://h.example:1/x", Err: &net.DNSError{Name: "h.example", Err: "no such host", IsNotFound: true}},
 			`the host "h.example" of the kubeconfig's server has no address: check the server in the kubeconfig, and the DNS of this machine`,
 		},
-		{errors.New("a\nb\n"), "a; b"},
+		{errors.New("a\nb"), "a; b"},
 	} {
 		if got := describe(c.err); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

@@ -188,8 +188,8 @@ func columns(names ...string) []metav1.TableColumnDefinition {
 	return all
 }
 
-// objectEntries are the entries of a list of Kubernetes objects of one kind, such as
-// "location.orrery.dev".
+// objectEntries returns the functions that list and name the Kubernetes objects of a list. kind is their kind,
+// such as "location.orrery.dev".
 func objectEntries(kind string) entries {
 	return entries{
 		find: func(result map[string]any) []any { return listIn(result, "items") },

@@ -98,7 +98,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	case s.wait && s.timeout <= 0:
 		return badUsage(cmd, "--timeout %s: want a time above 0", s.timeout)
 	case s.watch && s.output.structured() && !s.output.complete():
-		return badUsage(cmd, "--watch goes with -o table, wide, json or yaml only")
+		return badUsage(cmd, "--watch supports only -o table, wide, json and yaml")
 	case s.wait && (s.watch || len(s.states) > 0):
 		return badUsage(cmd, "--wait goes with neither --watch nor --state")
 	case s.allSpaces && (s.wait || s.watch || s.space != "" || s.placement != "" || len(args) > 0):

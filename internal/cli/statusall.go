@@ -27,7 +27,7 @@ type allStatuses struct {
 	Failed []spaceFailure `json:"failed,omitempty"`
 }
 
-// statusEntries are the objects of a SpaceStatus or of allStatuses.
+// statusEntries returns the functions that list and name the objects of a SpaceStatus or of allStatuses.
 func statusEntries() entries {
 	return entries{
 		find: func(result map[string]any) []any {

@@ -72,7 +72,7 @@ func (t *topCommand) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if t.watch && t.output.structured() {
-		return badUsage(cmd, "--watch goes with -o table or wide only")
+		return badUsage(cmd, "--watch supports only -o table and wide")
 	}
 	h, err := t.connection.open(t.space)
 	if err != nil {
@@ -198,7 +198,7 @@ type fleetLocation struct {
 	rank int
 }
 
-// locationEntries are the locations of a fleet.
+// locationEntries returns the functions that list and name the locations of a fleet.
 func locationEntries() entries {
 	return entries{
 		find: func(result map[string]any) []any { return listIn(result, "locations") },

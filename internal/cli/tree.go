@@ -104,19 +104,20 @@ func (t *treeCommand) add(ctx context.Context, h *hubClient, tree treeprint.Tree
 
 // summaryOf summarizes a Placement in one line.
 func summaryOf(p queries.PlacementTotal) string {
-	text := fmt.Sprintf("%d objects at %d locations: %d of %d applied, %d healthy", p.Objects, p.Locations, p.Applied, p.Assigned, p.Healthy)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d objects at %d locations: %d of %d applied, %d healthy", p.Objects, p.Locations, p.Applied, p.Assigned, p.Healthy)
 	for _, count := range []struct {
 		n    int64
 		what string
 	}{{p.Failed, "failed"}, {p.Held, "held"}, {p.Stale, "stale"}} {
 		if count.n > 0 {
-			text += fmt.Sprintf(", %d %s", count.n, count.what)
+			fmt.Fprintf(&text, ", %d %s", count.n, count.what)
 		}
 	}
 	if p.Suspended {
-		text += " (suspended)"
+		text.WriteString(" (suspended)")
 	}
-	return text
+	return text.String()
 }
 
 // addStates adds a line for each different state, in the order of the first location that has it.

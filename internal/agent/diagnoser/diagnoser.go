@@ -232,7 +232,7 @@ func (r *reading) pods(e *diagnosis.Evidence, namespace string) error {
 	return nil
 }
 
-// places are the resources that are read, in the version that each cluster serves.
+// places maps each resource that a diagnosis reads to a version that every cluster serves.
 var places = map[key.Resource]string{diagnosis.Pods: "v1", diagnosis.Claims: "v1", diagnosis.Events: "v1", diagnosis.ReplicaSets: "v1"}
 
 // list calls add with the first objects of a selection. It does nothing without the right to read them.

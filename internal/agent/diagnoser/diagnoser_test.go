@@ -46,7 +46,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	refuse := func(code int, reason string) {
 		w.WriteHeader(code)
-		fmt.Fprintf(w, `{"kind":"Status","reason":%q,"code":%d,"details":{"name":"web"}}`, reason, code)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","reason":%q,"code":%d,"details":{"name":"web"}}`, reason, code)
 	}
 	items := ""
 	switch {
@@ -58,14 +58,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(http.StatusNotFound, "NotFound")
 			return
 		}
-		fmt.Fprint(w, a.object)
+		_, _ = fmt.Fprint(w, a.object)
 		return
 	case strings.HasSuffix(r.URL.Path, "/replicasets"):
 		items = set
 	case strings.HasSuffix(r.URL.Path, "/pods") && strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "status.phase=Pending"):
 		items = a.pods
 	}
-	fmt.Fprintf(w, `{"kind":"List","metadata":{"resourceVersion":"1"},"items":[%s]}`, items)
+	_, _ = fmt.Fprintf(w, `{"kind":"List","metadata":{"resourceVersion":"1"},"items":[%s]}`, items)
 }
 
 // bench is a diagnoser with its API server and store.

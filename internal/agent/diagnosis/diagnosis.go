@@ -18,8 +18,10 @@ import (
 const (
 	// MaxText is the maximum size of a diagnosis, in bytes.
 	MaxText = 256
-	// MaxClaims and MaxEventSubjects bound the claims, and the objects whose events are read.
-	MaxClaims, MaxEventSubjects = 4, 3
+	// MaxClaims is the largest number of claims that are read.
+	MaxClaims = 4
+	// MaxEventSubjects is the largest number of objects whose events are read.
+	MaxEventSubjects = 3
 	// maxEventAge is the age from which on an event does not count. Controllers repeat a failed
 	// creation at least this often.
 	maxEventAge = 20 * time.Minute

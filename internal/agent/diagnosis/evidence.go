@@ -16,15 +16,15 @@ import (
 
 // The resources of objects that are diagnosed, or that a diagnosis reads.
 var (
-	Pods        = key.NewResource("", "pods")
-	Claims      = key.NewResource("", "persistentvolumeclaims")
-	Events      = key.NewResource("", "events")
-	ReplicaSets = key.NewResource("apps", "replicasets")
-	Deployments = key.NewResource("apps", "deployments")
+	Pods        = key.Resource{Group: key.CoreGroup, Resource: "pods"}
+	Claims      = key.Resource{Group: key.CoreGroup, Resource: "persistentvolumeclaims"}
+	Events      = key.Resource{Group: key.CoreGroup, Resource: "events"}
+	ReplicaSets = key.Resource{Group: "apps", Resource: "replicasets"}
+	Deployments = key.Resource{Group: "apps", Resource: "deployments"}
 
-	statefulSets = key.NewResource("apps", "statefulsets")
-	daemonSets   = key.NewResource("apps", "daemonsets")
-	jobs         = key.NewResource("batch", "jobs")
+	statefulSets = key.Resource{Group: "apps", Resource: "statefulsets"}
+	daemonSets   = key.Resource{Group: "apps", Resource: "daemonsets"}
+	jobs         = key.Resource{Group: "batch", Resource: "jobs"}
 )
 
 // Reads returns the resources that diagnoses of a resource's objects read, besides the objects

@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-var clusterRoles = key.NewResource("rbac.authorization.k8s.io", "clusterroles")
+var clusterRoles = key.Resource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 
 // WithoutAggregated returns an object without the rules of an aggregated ClusterRole. A controller of
 // the cluster sets them, whatever is written. All other objects stay unchanged.

@@ -24,7 +24,7 @@ func namesOwner(t *turn, o outcome) outcome {
 		return o
 	}
 	o.Message = fmt.Sprintf("the object at the location was placed by another location, with the label %s=%s; if that location was removed, "+
-		"take its objects over with spec.takesOver of this Location, or orrery location add NAME --takes-over %[2]s",
+		"take its objects over by adding %[2]s to spec.takesOver of this Location (of a new one: orrery location add NAME --takes-over %[2]s)",
 		v1alpha1.LocationLabel, t.otherOwner)
 	return o
 }

@@ -60,9 +60,9 @@ var (
 			Omitted: 62, Status: json.RawMessage(`{"a":1}`), StatusBytes: 63, Completed: "completed", Aggregated: true, Orphan: true,
 			Object: json.RawMessage(`{"b":2}`), ObjectBytes: 64,
 		},
-		key.LinePrefix(key.Upsynced) + "s/core/configmaps/n/born":   {UID: "born-uid", State: wire.Applied},
-		key.LinePrefix(key.Owned) + "s/core/pods/n/owned":       {UID: "owned-uid", State: wire.Applied},
-		key.LinePrefix(key.Placed) + "s/core/configmaps/n/sent": {UID: "sent-uid", State: wire.Applied},
+		key.LinePrefix(key.Upsynced) + "s/core/configmaps/n/born": {UID: "born-uid", State: wire.Applied},
+		key.LinePrefix(key.Owned) + "s/core/pods/n/owned":         {UID: "owned-uid", State: wire.Applied},
+		key.LinePrefix(key.Placed) + "s/core/configmaps/n/sent":   {UID: "sent-uid", State: wire.Applied},
 	}
 	formatRemovals = map[string]pendingRemoval{
 		formatID: {

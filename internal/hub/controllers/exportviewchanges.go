@@ -59,7 +59,8 @@ func appendViews(views, slices []key.ExportView) []key.ExportView {
 	return views
 }
 
-// watch is the watch of the views. It pauses between batches. Another watch has to enqueue all views when it starts.
+// watch is the watch of the views. It pauses between batches. The controller needs a
+// second watch that enqueues all views at its start.
 func (s *ChangedExportViews) watch(ctx context.Context, enqueue func([]string)) error {
 	const rest = 50 * time.Millisecond
 	s.views.open()

@@ -66,8 +66,8 @@ func (s *keySet[K]) take() []K {
 	return keys
 }
 
-// takeAll returns a watch that enqueues the keys of a set as they are added. Another watch has to enqueue all keys
-// when it starts.
+// takeAll returns a watch that enqueues the keys of a set as they are added. The controller needs a second watch that
+// enqueues all keys at its start.
 func takeAll(s *keySet[string]) watch {
 	return func(ctx context.Context, enqueue func([]string)) error {
 		s.open()

@@ -32,8 +32,9 @@ type Config struct {
 // PlacementCounts sum up one Placement.
 type PlacementCounts struct {
 	// Incomplete is true while changes of the Placement's last edit are not applied, or some objects of the space
-	// are due for evaluation. Their former states are counted until then. Dirty returns the Placement after their evaluation. It is false in a space that has
-	// had due objects for maxRounds rounds: there, due pairs count as assigned, and are in no state.
+	// are due for evaluation. Their former states are counted until then. Dirty returns the Placement after their
+	// evaluation. Incomplete is false in a space that has had due objects for maxRounds rounds: there, due pairs
+	// count as assigned, and are in no state.
 	Incomplete bool
 	// Generation is the generation of the Placement that is counted. The one in the table may be newer.
 	Generation int64

@@ -91,7 +91,7 @@ func decode[T any](status []byte) (s *T, ok bool) {
 }
 
 // observedGeneration returns the generation that a status describes, by the condition that the hub
-// writes at each change of a kind; 0 if there is none.
+// writes after each change of the object; 0 if the object has no such condition.
 func observedGeneration(r key.Resource, conditions []metav1.Condition) int64 {
 	evaluated := v1alpha1.ConditionReady
 	switch r {

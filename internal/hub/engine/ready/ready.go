@@ -33,7 +33,7 @@ func Placement(generation int64, s *v1alpha1.PlacementStatus) metav1.Condition {
 		return c
 	}
 	switch {
-	case s.Stale > 0: // Synced was written before the counts
+	case s.Stale > 0: // Synced may be older than the counts
 		return condition(metav1.ConditionUnknown, v1alpha1.ReasonStale, fmt.Sprintf("%d of %d assigned objects are at locations that do not report", s.Stale, s.Assigned))
 	case s.Healthy < s.Assigned:
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonNotHealthy,
@@ -130,7 +130,7 @@ func blocker(generation int64, all []metav1.Condition, required ...string) (read
 		c := meta.FindStatusCondition(all, name)
 		switch {
 		case c == nil:
-			c = &metav1.Condition{Type: name, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotObserved, Message: "it is not known yet"}
+			c = &metav1.Condition{Type: name, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotObserved, Message: "the hub does not know it yet"}
 		case generation != anyGeneration && c.ObservedGeneration != generation:
 			c = new(notObserved(generation))
 			c.Type = name

@@ -304,4 +304,6 @@ func known(v gjson.Result) any {
 	return v.Str
 }
 
-func (revision) text() string { return "that of a location that is being updated, otherwise of the first one" }
+func (revision) text() string {
+	return "that of a location that is being updated, otherwise of the first one"
+}
