@@ -316,7 +316,7 @@ type AgentStatus struct {
 	// then keeps its objects and takes no new ones.
 	// +optional
 	StoreError string `json:"storeError,omitempty"`
-	// Lineage is Proven if the hub's log continues the log that the agent last followed, and
+	// It is Proven if the hub's log continues the log that the agent last followed, and
 	// Unproven if that is not known.
 	// +optional
 	LogIdentity string `json:"lineage,omitempty"`

@@ -98,9 +98,16 @@ func completionClient(cmd *cobra.Command) (*hubClient, error) {
 	c.addFlags(own)
 	var problem error
 	own.VisitAll(func(flag *pflag.Flag) {
-		if given := cmd.Flags().Lookup(flag.Name); given != nil && given.Changed {
-			problem = errors.Join(problem, own.Set(flag.Name, given.Value.String()))
+		given := cmd.Flags().Lookup(flag.Name)
+		if given == nil || !given.Changed {
+			return
 		}
+		list, isList := given.Value.(pflag.SliceValue)
+		if to, ok := flag.Value.(pflag.SliceValue); ok && isList {
+			problem = errors.Join(problem, to.Replace(list.GetSlice()))
+			return
+		}
+		problem = errors.Join(problem, own.Set(flag.Name, given.Value.String()))
 	})
 	if problem != nil {
 		return nil, problem

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
@@ -126,7 +127,7 @@ func (o *output) data(w io.Writer, v any) error {
 	}
 	if !o.complete() {
 		var result map[string]any
-		if err := json.Unmarshal(text, &result); err != nil {
+		if err := utiljson.Unmarshal(text, &result); err != nil { // it keeps integers
 			return fmt.Errorf("encode the answer: %w", err)
 		}
 		return o.printFields(w, result)

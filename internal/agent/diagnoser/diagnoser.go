@@ -184,6 +184,9 @@ func (r *reading) evidence() (*diagnosis.Evidence, error) {
 	if string(object.Metadata.UID) != r.uid || object.Metadata.Generation != r.generation {
 		return nil, errChanged
 	}
+	if observed := object.Status.ObservedGeneration; observed != 0 && observed < r.generation {
+		return nil, errChanged // what it owns is of an earlier generation
+	}
 	e := &diagnosis.Evidence{Object: object, Now: time.Now()}
 	switch r.place.Resource {
 	case diagnosis.Pods:

@@ -125,6 +125,7 @@ func (e *Evidence) findings() []finding {
 		switch {
 		case f.severity == nothing:
 		case newest != nil && !isControlledBy(e.Pods[i].OwnerReferences, newest.UID):
+			f.final = false // the newest ReplicaSet may be better
 			earlier = append(earlier, f)
 		default:
 			all = append(all, f)

@@ -73,7 +73,9 @@ type Object struct {
 		ProgressDeadlineSeconds *int64                `json:"progressDeadlineSeconds"`
 	} `json:"spec"`
 	Status struct {
-		Conditions []condition `json:"conditions"`
+		// ObservedGeneration is 0 for kinds without it.
+		ObservedGeneration int64       `json:"observedGeneration"`
+		Conditions         []condition `json:"conditions"`
 	} `json:"status"`
 }
 

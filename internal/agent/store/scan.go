@@ -127,15 +127,16 @@ func (s scanner) WantIndex() (*wire.Index, error) {
 	})
 }
 
-// ReportIndex returns the comparison index of the reports, with their field Aggregated or without it.
-func (s scanner) ReportIndex(withAggregated bool) (*wire.Index, error) {
+// ReportIndex returns the comparison index of the reports, with their fields Aggregated and Diagnosis or, for a hub
+// that drops these, without them.
+func (s scanner) ReportIndex(withAll bool) (*wire.Index, error) {
 	return s.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) {
-		if withAggregated || !bytes.Contains(v, []byte(`"aggregated":true`)) {
+		if withAll || !bytes.Contains(v, []byte(`"aggregated":true`)) && !bytes.Contains(v, []byte(`"diagnosis":`)) {
 			return wire.SumOf(v), nil // the stored form of a report is also the input of its hash
 		}
 		var report wire.Report
 		err := json.Unmarshal(v, &report)
-		report.Aggregated = false
+		report.Aggregated, report.Diagnosis = false, ""
 		return report.Sum(), err
 	})
 }

@@ -41,7 +41,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 	}
 	counts, partial, missed := c.Progress.Placement(ctx, p), c.Releases.PartialReleases(p, p.Space), c.Unreturned.Missed(p, p.Space)
 	// Counts of an earlier state would stand beside the new generation. The counter enqueues it again.
-	if counts.Incomplete || counts.Generation != row.Meta.Generation {
+	if counts.Incomplete || counts.UID != row.Meta.UID || counts.Generation != row.Meta.Generation {
 		return nil
 	}
 	return c.Status.update(ctx, row, func(object []byte) (any, error) {

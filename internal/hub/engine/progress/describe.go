@@ -59,7 +59,7 @@ func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	counts := PlacementCounts{
-		Incomplete: t.due.isWithheld(p.Space) || !isApplied(t, p), Generation: t.policies.known[p.Space][p].generation,
+		Incomplete: t.due.isWithheld(p.Space) || !isApplied(t, p), UID: t.policies.known[p.Space][p].uid, Generation: t.policies.known[p.Space][p].generation,
 	}
 	isOverdue := !counts.Incomplete && t.due.hasDue(p.Space)
 	if counts.Incomplete || isOverdue {

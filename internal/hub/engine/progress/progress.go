@@ -36,7 +36,8 @@ type PlacementCounts struct {
 	// evaluation. Incomplete is false in a space that has had due objects for maxRounds rounds: there, due pairs
 	// count as assigned, and are in no state.
 	Incomplete bool
-	// Generation is the generation of the Placement that is counted. The one in the table may be newer.
+	// UID and Generation are those of the Placement that is counted. The one in the table may be newer.
+	UID        string
 	Generation int64
 	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64

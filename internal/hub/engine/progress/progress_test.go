@@ -253,7 +253,11 @@ func (m *machine) check(t *rapid.T) {
 		for _, name := range []string{"p", "q"} {
 			p := key.Placement{Space: s, Name: name}
 			status, _ := placement.StatusOf(m.table.Snapshot(), p)
-			if got, want := m.shownPlacements[p], (shown{placements[p], status}); !reflect.DeepEqual(got, want) {
+			counts := placements[p]
+			if row := state.Get(key.Object{Space: s, Identity: key.Identity{Resource: key.Placements, Name: name}}.Key()); row != nil {
+				counts.UID = row.Meta.UID
+			}
+			if got, want := m.shownPlacements[p], (shown{counts, status}); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%v:\n got %+v\nwant %+v", p, got, want)
 			}
 		}

@@ -51,8 +51,20 @@ func Complete(r key.Resource, name string, m table.Meta, value []byte) (complete
 	return value, true
 }
 
+// hasReady reports whether objects of a resource have the condition Ready.
+func hasReady(r key.Resource) bool {
+	switch r {
+	case key.Placements, key.Locations, key.Customizers, key.Summaries, key.Spaces, key.APIExports, key.APIBindings, key.APIExportViews:
+		return true
+	}
+	return false
+}
+
 // evaluate returns the condition Ready of an object, and its other conditions.
 func evaluate(r key.Resource, name string, m table.Meta, value []byte) (c metav1.Condition, conditions []metav1.Condition, ok bool) {
+	if !hasReady(r) {
+		return c, nil, false // most rows: their status is not decoded
+	}
 	status := []byte(gjson.GetBytes(value, "status").Raw)
 	switch r {
 	case key.Placements:
