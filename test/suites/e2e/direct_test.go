@@ -34,7 +34,7 @@ func TestDirectAssignment(t *testing.T) {
 	})
 	w.Eventually("what it names and is not there is shown", func() error {
 		status, err := env.Command{Binary: "orrery", Args: []string{"status", "configmap/direct"}, Kubeconfig: w.space}.Try(t)
-		if !regexp.MustCompile(`nowhere\s+Failed\s.*no location has this name`).MatchString(status) {
+		if !regexp.MustCompile(`nowhere\s+Failed\s.*no location with this name accepts objects of this space`).MatchString(status) {
 			return errors.Join(fmt.Errorf("orrery status printed:\n%s", status), err)
 		}
 		return nil
