@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,10 +161,14 @@ func (w *site) watchBare(name string) (stop func() []string) {
 		w.t.Fatal(err)
 	}
 	done := make(chan []string, 1)
+	var isStopped atomic.Bool
 	go func() {
 		var bare []string
 		versions := 0
 		for e := range watch.ResultChan() {
+			if _, isStatus := e.Object.(*metav1.Status); isStatus && isStopped.Load() {
+				continue // the end of the connection is an error event
+			}
 			versions++
 			if n, ok := e.Object.(*corev1.Namespace); !ok || n.Labels[podSecurity] == "" {
 				bare = append(bare, fmt.Sprintf("%s %+v", e.Type, e.Object))
@@ -175,6 +180,7 @@ func (w *site) watchBare(name string) (stop func() []string) {
 		done <- bare
 	}()
 	return func() []string {
+		isStopped.Store(true)
 		watch.Stop()
 		return <-done
 	}
