@@ -149,8 +149,8 @@ func (d *Diagnoser) put(ctx context.Context, s subject, e *diagnosis.Evidence) {
 
 // next returns the diagnosis that follows another one. After the deadline (0: none) it is final.
 func next(old *store.Diagnosis, found diagnosis.Diagnosis, deadline time.Duration, now time.Time) *store.Diagnosis {
-	next := &store.Diagnosis{Text: found.Text, Since: now.UTC().Truncate(time.Second), Final: found.Final}
-	if old != nil {
+	next := &store.Diagnosis{Text: found.Text, Subject: found.Subject, Since: now.UTC().Truncate(time.Second), Final: found.Final}
+	if old != nil && old.Subject == found.Subject { // in a rollout that goes on, other Pods have the same problem
 		next.Since = old.Since
 	}
 	if deadline > 0 && now.Sub(next.Since) >= deadline {

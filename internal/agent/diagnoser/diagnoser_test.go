@@ -210,12 +210,15 @@ func TestDenied(t *testing.T) {
 // TestNext: a diagnosis that lasts until the deadline is final, and begins when it was first found.
 func TestNext(t *testing.T) {
 	start := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	found := diagnosis.Diagnosis{Text: "x"}
+	found := diagnosis.Diagnosis{Text: "x", Subject: "s"}
 	first := next(nil, found, time.Minute, start)
-	second := next(first, diagnosis.Diagnosis{Text: "y"}, time.Minute, start.Add(59*time.Second))
+	second := next(first, diagnosis.Diagnosis{Text: "y", Subject: "s"}, time.Minute, start.Add(59*time.Second))
 	third := next(second, found, time.Minute, start.Add(time.Minute))
 	if first.Final || second.Final || second.Since != first.Since || !third.Final {
 		t.Errorf("%+v %+v %+v", first, second, third)
+	}
+	if d := next(first, diagnosis.Diagnosis{Text: "x", Subject: "another Pod"}, time.Minute, start.Add(time.Minute)); d.Final {
+		t.Error("a rollout that goes on became final, although each diagnosis was of another Pod")
 	}
 	if d := next(first, found, 0, start.Add(time.Hour)); d.Final {
 		t.Error("without a deadline a diagnosis became final")

@@ -30,6 +30,9 @@ const (
 // Diagnosis is the reason why an object is not healthy.
 type Diagnosis struct {
 	Text string
+	// Subject identifies the object that has the reason, and the sort of reason. Another text with the same
+	// subject is about the same problem.
+	Subject string
 	// Final reports that the object cannot become healthy without a change.
 	Final bool
 }
@@ -44,7 +47,8 @@ func Diagnose(e *Evidence) (Diagnosis, bool) {
 	if worst.uid != e.Object.Metadata.UID {
 		text = worst.kind + " " + worst.name + ": " + text
 	}
-	return Diagnosis{Text: wire.Clip(text, MaxText), Final: worst.final}, true
+	subject := string(worst.uid) + "/" + strconv.Itoa(int(worst.severity))
+	return Diagnosis{Text: wire.Clip(text, MaxText), Subject: subject, Final: worst.final}, true
 }
 
 // MissingClaims returns the names of the claims that the evidence lacks: those of Pods that are not

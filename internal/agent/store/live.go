@@ -28,7 +28,9 @@ type Live struct {
 // Diagnosis is the reason why an object is not healthy.
 type Diagnosis struct {
 	Text string `json:"text"`
-	// Since is when the object was first diagnosed without having been healthy in between.
+	// Subject identifies the problem: another text with the same subject is about the same one.
+	Subject string `json:"subject,omitempty"`
+	// Since is when the problem was first diagnosed without another diagnosis in between.
 	Since time.Time `json:"since"`
 	// Final reports that the object cannot become healthy without a change, or not in time.
 	Final bool `json:"final,omitempty"`

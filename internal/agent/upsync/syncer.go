@@ -181,7 +181,7 @@ func (c *Syncer) load(settings wire.Settings, placing key.Placing) error {
 		return err
 	}
 	if err := c.store.EachRoot(func(r store.Root) error {
-		l.place(r.Identity.String(), r, true)
+		l.associated.place(r.Identity.String(), r, true) // reports are removed once the kinds are listed
 		return nil
 	}); err != nil {
 		return err
