@@ -77,17 +77,19 @@ func (c cascades) wrap(handler http.HandlerFunc, r *http.Request, state *table.T
 	return handler
 }
 
-// remember returns a handler that remembers the objects of a Namespace after it was deleted.
+// remember returns a handler that remembers the objects of a Namespace when it was deleted, before the client
+// has the response: its next request may follow at once.
 func (c cascades) remember(id cascade, before *table.Snapshot, handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		recorder := &statusRecorder{ResponseWriter: w}
-		handler(recorder, r)
-		if recorder.code != http.StatusOK && recorder.code != http.StatusAccepted || len(r.URL.Query()["dryRun"]) > 0 {
-			return
-		}
-		if objects := objectsIn(r.Context(), before, id.space, id.namespace); len(objects) > 0 {
-			c.known.Add(id, objects, cascadeTime)
-		}
+		handler(&statusRecorder{ResponseWriter: w, decide: func(code int) (isHeld bool) {
+			if code != http.StatusOK && code != http.StatusAccepted || len(r.URL.Query()["dryRun"]) > 0 {
+				return false
+			}
+			if objects := objectsIn(r.Context(), before, id.space, id.namespace); len(objects) > 0 {
+				c.known.Add(id, objects, cascadeTime)
+			}
+			return false
+		}}, r)
 	}
 }
 
@@ -112,9 +114,9 @@ func confirm(objects cascadedObjects, kind *kinds.Kind, info *request.RequestInf
 		return handler
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		recorder := &statusRecorder{ResponseWriter: w, holdNotFound: true}
+		recorder := &statusRecorder{ResponseWriter: w, decide: func(code int) (isHeld bool) { return code == http.StatusNotFound }}
 		handler(recorder, r)
-		if !recorder.held {
+		if !recorder.isHeld {
 			return
 		}
 		w.Header().Del("Content-Length")
@@ -126,30 +128,31 @@ func confirm(objects cascadedObjects, kind *kinds.Kind, info *request.RequestInf
 	}
 }
 
-// statusRecorder records the status code of a response. It may hold back a response of 404 Not Found.
+// statusRecorder passes a response on, unless it is held back for its status code.
 type statusRecorder struct {
 	http.ResponseWriter
 
-	code               int
-	holdNotFound, held bool
+	// decide is called with the status code before anything is sent. It returns true to hold the response back.
+	decide          func(code int) (isHeld bool)
+	hasCode, isHeld bool
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *statusRecorder) WriteHeader(code int) {
-	if r.code == 0 {
-		r.code, r.held = code, r.holdNotFound && code == http.StatusNotFound
+	if !r.hasCode {
+		r.hasCode, r.isHeld = true, r.decide(code)
 	}
-	if !r.held {
+	if !r.isHeld {
 		r.ResponseWriter.WriteHeader(code)
 	}
 }
 
 // Write implements http.ResponseWriter.
 func (r *statusRecorder) Write(b []byte) (int, error) {
-	if r.code == 0 {
-		r.code = http.StatusOK
+	if !r.hasCode {
+		r.WriteHeader(http.StatusOK)
 	}
-	if r.held {
+	if r.isHeld {
 		return len(b), nil
 	}
 	return r.ResponseWriter.Write(b)
