@@ -81,11 +81,12 @@ func (c cascades) wrap(handler http.HandlerFunc, r *http.Request, state *table.T
 // has the response: its next request may follow at once.
 func (c cascades) remember(id cascade, before *table.Snapshot, handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
 		handler(&statusRecorder{ResponseWriter: w, decide: func(code int) (isHeld bool) {
 			if code != http.StatusOK && code != http.StatusAccepted || len(r.URL.Query()["dryRun"]) > 0 {
 				return false
 			}
-			if objects := objectsIn(r.Context(), before, id.space, id.namespace); len(objects) > 0 {
+			if objects := objectsIn(ctx, before, id.space, id.namespace); len(objects) > 0 {
 				c.known.Add(id, objects, cascadeTime)
 			}
 			return false
