@@ -160,7 +160,7 @@ $(BIN)/previous/$(PREVIOUS):
 # Each round draws fresh seeds. A test that fails logs the command that replays it: ORRERY_SEED=N go test PACKAGE -run TEST.
 # Random tests have 3 times as many seeds, rounds and inputs in packages, and 16 times as many in suites.
 .PHONY: soak
-soak: build static kube peers clock previous gcc $(BIN)/oidc ## all tests again and again, with fresh seeds and more inputs, for SOAK (default 1h)
+soak: build static kube peers clock previous gcc $(BIN)/oidc $(BIN)/kustomize-controller ## all tests again and again, with fresh seeds and more inputs, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	replay='to replay a failure, run the command after "replay:" in the output of the test'; \
 	while [ $$(date +%s) -lt $$end ]; do \
@@ -231,6 +231,11 @@ $(BIN)/kwok: test/support/kube/kwok/go.mod test/support/kube/kwok/go.sum
 
 $(BIN)/helm: test/suites/clients/go.mod test/suites/clients/go.sum
 	cd test/suites/clients && $(NICE) $(GO) build -o $(CURDIR)/$@ -ldflags '-s -w' helm.sh/helm/v4/cmd/helm
+	touch $@
+
+# The controller of Flux that applies objects. It takes minutes to compile; only make soak uses it.
+$(BIN)/kustomize-controller: test/support/flux/go.mod test/support/flux/go.sum
+	cd test/support/flux && $(NICE) $(GO) build -o $(CURDIR)/$@ -ldflags '-s -w' github.com/fluxcd/kustomize-controller
 	touch $@
 
 # An OpenID issuer, of another module's parts.

@@ -6,75 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fluxcd/pkg/ssa"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/rollout"
 	"orrery.dev/orrery/test/support/world"
 )
-
-// waitedEverywhere defines a kind whose statuses have no observedGeneration, and places the objects
-// that clients wait for.
-const waitedEverywhere = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gizmos.example.org, labels: {for: edge}}
-spec:
-  group: example.org
-  scope: Namespaced
-  names: {plural: gizmos, singular: gizmo, kind: Gizmo, listKind: GizmoList}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, properties: {
-      spec: {type: object, x-kubernetes-preserve-unknown-fields: true},
-      status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
----
-apiVersion: orrery.dev/v1alpha1
-kind: Placement
-metadata: {name: edge}
-spec:
-  locations: [{names: [edge]}]
-  downsync: [{labelSelectors: [{matchLabels: {for: edge}}], returnStatus: Singleton}]
-`
-
-// waited are objects with and without an observedGeneration in their status. NAME and VERSION are replaced.
-const waited = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: NAME, namespace: default, labels: {for: edge}}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: NAME}}
-  template:
-    metadata: {labels: {app: NAME}}
-    spec: {containers: [{name: web, image: "example.org/web:VERSION"}]}
----
-apiVersion: example.org/v1
-kind: Gizmo
-metadata: {name: NAME, namespace: default, labels: {for: edge}}
-spec: {version: "VERSION"}
-`
-
-// Statuses by which the controllers of a site call an object done. GENERATION is replaced by the generation there.
-const (
-	deploymentDone = `{"status":{"observedGeneration":GENERATION,"replicas":1,"updatedReplicas":1,"readyReplicas":1,"availableReplicas":1,
-		"conditions":[{"type":"Available","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z","lastUpdateTime":"2026-01-01T00:00:00Z"},
-		{"type":"Progressing","status":"True","reason":"NewReplicaSetAvailable","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z","lastUpdateTime":"2026-01-01T00:00:00Z"}]}}`
-	gizmoDone = `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
-)
-
-var gizmos = schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "gizmos"}
 
 // clientTimeout is the timeout with which clients are started that must not succeed.
 const clientTimeout = 3 * time.Second
@@ -85,7 +27,7 @@ const clientTimeout = 3 * time.Second
 func TestUnseenByClients(t *testing.T) {
 	w := world.New(t, "--heartbeat=1s", "--disconnected-after=3s")
 	s := &space{hub: w.Hub, kubeconfig: w.AddSpace("shop")}
-	s.apply(t, waitedEverywhere)
+	s.apply(t, rollout.Everywhere)
 	u := &unseenSite{t: t, w: w, s: s, Site: w.Join("edge", nil, env.APIOnly()), chart: waitedChart(t), flux: fluxManager(t, s.config())}
 	w.Eventually("the kind is served", func() error {
 		_, err := env.TryKubectl(t, s.kubeconfig, "get", "gizmos")
@@ -145,7 +87,7 @@ type unseenSite struct {
 func waitedChart(t *testing.T) string {
 	t.Helper()
 	chart := t.TempDir()
-	template := strings.NewReplacer("NAME", "helm", "VERSION", "{{ .Values.version }}").Replace(waited)
+	template := rollout.Objects("helm", "{{ .Values.version }}")
 	for name, content := range map[string]string{
 		"Chart.yaml": "{apiVersion: v2, name: waited, version: 0.1.0}", "values.yaml": `version: "1"`, "templates/waited.yaml": template,
 	} {
@@ -163,7 +105,7 @@ func waitedChart(t *testing.T) string {
 // objects returns the objects that Flux applies.
 func (u *unseenSite) objects(version string) []*unstructured.Unstructured {
 	u.t.Helper()
-	return fluxObjects(u.t, strings.NewReplacer("NAME", "flux", "VERSION", version).Replace(waited))
+	return fluxObjects(u.t, rollout.Objects("flux", version))
 }
 
 // write applies a version by Flux's engine. Helm writes it when it is started.
@@ -178,21 +120,7 @@ func (u *unseenSite) write(version string) {
 func (u *unseenSite) finish(version string) {
 	u.t.Helper()
 	for _, name := range []string{"helm", "flux"} {
-		for resource, done := range map[schema.GroupVersionResource]string{world.Deployments: deploymentDone, gizmos: gizmoDone} {
-			target := u.Client.Resource(resource).Namespace(metav1.NamespaceDefault)
-			u.w.Eventually(fmt.Sprintf("%s %s has version %s and is done", resource.Resource, name, version), func() error {
-				o, err := target.Get(u.t.Context(), name, metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				if spec := fmt.Sprint(o.Object["spec"]); !strings.Contains(spec, "web:"+version) && !strings.Contains(spec, "version:"+version) {
-					return errors.New(spec)
-				}
-				status := strings.ReplaceAll(done, "GENERATION", strconv.FormatInt(o.GetGeneration(), 10))
-				_, err = target.Patch(u.t.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
-				return err
-			})
-		}
+		rollout.Finish(u.t, u.w, u.Site, name, version)
 	}
 }
 
@@ -226,7 +154,7 @@ func (u *unseenSite) clients() []waitingClient {
 			return u.flux.Wait(u.objects(version), ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: timeout})
 		}, "InProgress"},
 		{"Flux, Placement", func(_ string, timeout time.Duration) error {
-			return u.flux.Wait(fluxObjects(u.t, waitedEverywhere)[1:], ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: timeout})
+			return u.flux.Wait(fluxObjects(u.t, rollout.Everywhere)[1:], ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: timeout})
 		}, "InProgress"},
 	}
 }

@@ -124,3 +124,12 @@ func StartProgram(t T, binary string, args ...string) string {
 	p.start(args...)
 	return p.waitLine(0)
 }
+
+// StartController runs a binary of .bin with a kubeconfig until the test ends.
+func StartController(t T, binary, kubeconfig string, args ...string) *Process {
+	t.Helper()
+	p := newProcess(t, binary, binary, t.TempDir())
+	p.Setenv("KUBECONFIG=" + kubeconfig)
+	p.start(args...)
+	return p
+}
