@@ -52,7 +52,7 @@ func agrees(sent, answer string) bool {
 }
 
 // meansSame reports whether a value in an answer has the meaning of the value in the request. Further members of
-// a map are not ours and do not count. An empty answer stands for a value that does not exist.
+// a map are not ours and do not count. An empty answer means that the object of the API server has no such value.
 func meansSame(sent, answer string, exact bool, depth int) bool {
 	switch {
 	case sent == answer, sent == "null", depth > maxDepth:

@@ -26,9 +26,9 @@ const (
 // errMoved ends a session when the agent changes to another URL of the hub.
 var errMoved = errors.New("the agent uses another URL of the hub: connect again")
 
-// Mover changes to the endpoint that the hub prefers, once that responds. It probes one at a
-// time while a session is open, which continues with the endpoint in use. Without a session it
-// does nothing, since Session.Run tries all endpoints.
+// Mover changes to the endpoint that the hub prefers, once that responds. While a session is
+// open, it probes the preferred endpoints one after the other; the session keeps its endpoint until a
+// probe succeeds. Without a session it does nothing, since Session.Run tries all endpoints.
 type Mover struct {
 	client *Client
 }

@@ -212,23 +212,23 @@ func TestRests(t *testing.T) {
 	if reported != 6 {
 		t.Errorf("of 65 seconds of changes %d are reported", reported)
 	}
-	if wait := l.reads.wake(now); wait <= 0 || wait > restFor+restMore || len(l.reads.needed) > 0 {
+	if wait := l.reads.requestDelayed(now); wait <= 0 || wait > reportDelay+eventDelay || len(l.reads.needed) > 0 {
 		t.Errorf("it is read again in %s, at once are %d", wait, len(l.reads.needed))
 	}
-	if now = now.Add(restFor + restMore); l.reads.wake(now) != 0 || len(l.reads.needed) != 1 || len(l.reads.resting) != 0 {
-		t.Errorf("%d are read, %d rest", len(l.reads.needed), len(l.reads.resting))
+	if now = now.Add(reportDelay + eventDelay); l.reads.requestDelayed(now) != 0 || len(l.reads.needed) != 1 || len(l.reads.delayed) != 0 {
+		t.Errorf("%d are read, %d are delayed", len(l.reads.needed), len(l.reads.delayed))
 	}
 	if !shows(kept, 0, text(66)) || len(l.reads.needed) > 0 {
 		t.Error("the last change is not reported")
 	}
-	if shows(kept, time.Second, text(66)) || len(l.reads.resting) > 0 {
+	if shows(kept, time.Second, text(66)) || len(l.reads.delayed) > 0 {
 		t.Error("an unchanged object rests")
 	}
 	if !shows(kept, time.Second, `,"deletionTimestamp":"2026-01-01T00:00:00Z"}`) {
 		t.Error("the beginning of its deletion is not reported at once")
 	}
 	shows(kept, time.Second, text(67))
-	if l.gone(kept, "n", "a"); len(l.out.take()) != 1 || len(l.reads.resting) > 0 {
+	if l.gone(kept, "n", "a"); len(l.out.take()) != 1 || len(l.reads.delayed) > 0 {
 		t.Error("its deletion is not reported at once")
 	}
 	pod := func(n int, phase, ready string) string {

@@ -38,7 +38,7 @@ type Syncer struct {
 	reporter *hubclient.Reporter
 	log      *slog.Logger
 
-	changed, replan, news, resting retry.Signal
+	changed, replan, news, delayed retry.Signal
 	status                         atomic.Pointer[wire.UpsyncStatus]
 	kinds                          atomic.Pointer[[]key.Resource]
 	// failed is true if the store has refused a change, so that its content is unknown. missing is true if an
@@ -59,7 +59,7 @@ type Syncer struct {
 func New(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *observe.Gate, r *hubclient.Reporter, log *slog.Logger) *Syncer {
 	return &Syncer{
 		engine: e, store: st, target: t, gate: g, reporter: r, log: log,
-		changed: retry.NewSignal(), replan: retry.NewSignal(), news: retry.NewSignal(), resting: retry.NewSignal(), listing: make(chan struct{}, 1),
+		changed: retry.NewSignal(), replan: retry.NewSignal(), news: retry.NewSignal(), delayed: retry.NewSignal(), listing: make(chan struct{}, 1),
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *Syncer) session(ctx context.Context) error {
 	p := planner{Syncer: c}
 	defer p.stop()
 	p.plan(ctx)
-	var wake <-chan time.Time // nil: no node rests
+	var wake <-chan time.Time // nil: no report is delayed
 	for {
 		select {
 		case <-c.changed:
@@ -140,14 +140,14 @@ func (c *Syncer) session(ctx context.Context) error {
 		case <-p.due:
 			p.discover, p.due = true, nil
 			p.plan(ctx)
-		case <-c.resting:
+		case <-c.delayed:
 			if wake == nil {
-				wake = time.After(restFor)
+				wake = time.After(reportDelay)
 			}
 		case <-wake:
 			wake = nil
 			c.with(ctx, func(l *ledger) {
-				if wait := l.reads.wake(time.Now()); wait > 0 {
+				if wait := l.reads.requestDelayed(time.Now()); wait > 0 {
 					wake = time.After(wait)
 				}
 			})
@@ -247,8 +247,8 @@ func (c *Syncer) flush(ctx context.Context) {
 	if len(l.reads.needed) > 0 || l.upsynced.budget.freed && len(l.upsynced.waits) > 0 {
 		c.news.Raise()
 	}
-	if len(l.reads.resting) > 0 {
-		c.resting.Raise()
+	if len(l.reads.delayed) > 0 {
+		c.delayed.Raise()
 	}
 	c.setStatus()
 	all := l.out.take()
@@ -277,7 +277,7 @@ func (c *Syncer) flush(ctx context.Context) {
 	}
 }
 
-// fail records that the store has refused a change. It does not take mu, which the waiting goroutine may hold.
+// fail records that a commit to the agent's store has failed, so that the syncer stops the agent. It does not take mu, which the waiting goroutine may hold.
 func (c *Syncer) fail() {
 	c.failed.Store(true)
 	c.news.Raise()

@@ -89,8 +89,8 @@ func (o *openTime) elapsed(now time.Time) time.Duration {
 	return o.sum + max(0, now.Sub(o.since))
 }
 
-// never is a point in open time that has not come.
-const never time.Duration = -1
+// unset is an open time that is not recorded yet.
+const unset time.Duration = -1
 
 // leaves are the items that are being removed. They are guarded by the engine's lock.
 type leaves struct {
@@ -109,7 +109,7 @@ func (all *leaves) leaving(it *Item, s key.Space) {
 	if it.leave != nil {
 		return
 	}
-	it.leave = &leave{space: s, began: never, held: never, emptySince: never}
+	it.leave = &leave{space: s, began: unset, held: unset, emptySince: unset}
 	id, rank := it.Identity(), it.kind.rank
 	switch {
 	case id.Resource == ClusterRoles:
@@ -160,7 +160,7 @@ func (all *leaves) proceeds(it *Item) {
 			delete(all.waiting, l.awaits)
 		}
 	}
-	l.held, l.awaits, l.named = never, scope{}, nil
+	l.held, l.awaits, l.named = unset, scope{}, nil
 }
 
 // left notes the outcome of a turn, and returns after how long to look at the item
@@ -176,7 +176,7 @@ func (all *leaves) left(it *Item, r Result, now time.Duration) time.Duration {
 		return r.Retry
 	}
 	all.proceeds(it)
-	if l.began == never {
+	if l.began == unset {
 		l.began = now
 	}
 	rest := TimeoutOf(it.kind.rank) - (now - l.began)
@@ -211,7 +211,7 @@ func (all *leaves) ahead(it *Item, aggregates bool, now time.Duration) (Awaited,
 		}
 	}
 	held := time.Duration(0)
-	if l.held != never {
+	if l.held != unset {
 		held = now - l.held
 	}
 	for s := range it.after(aggregates) {
@@ -227,7 +227,7 @@ func (all *leaves) ahead(it *Item, aggregates bool, now time.Duration) (Awaited,
 	if !aggregates {
 		return Awaited{}, false
 	}
-	if l.emptySince == never {
+	if l.emptySince == unset {
 		l.emptySince = now
 	}
 	if rest := RolesCalm - (now - l.emptySince); rest > 0 {
@@ -242,7 +242,7 @@ func (all *leaves) await(it *Item, s scope, now time.Duration) {
 	all.proceeds(it)
 	l := it.leave
 	l.held, l.awaits = since, s
-	if since == never {
+	if since == unset {
 		l.held = now
 	}
 	for l.named = range all.there[s] {

@@ -251,8 +251,8 @@ type Conflict struct {
 }
 
 // Gone requests the removal of an object with a confirmation: the agent reports the state Removed
-// once nothing of the object exists. Until all locations have confirmed, it replaces a put in the
-// location's content, and Digest is the digest of its leaf.
+// once nothing of the object exists. Until each location has reported Removed, the
+// frame takes the place of the object's put in the location's content. Digest is then its own digest.
 type Gone struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`

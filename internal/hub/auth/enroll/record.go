@@ -387,7 +387,7 @@ func (r Record) Revoke(why Revocation) Record {
 // records.
 func Moved(before, after []byte) (numbers []int) {
 	var old, is Record
-	// A record that cannot be parsed has no used credentials.
+	// A record that cannot be parsed counts as one in which no shard has used a credential.
 	_, _ = json.Unmarshal(before, &old), json.Unmarshal(after, &is)
 	for number := 1; number <= key.MaxShards; number++ {
 		if old.ForShard(number).Used != is.ForShard(number).Used {

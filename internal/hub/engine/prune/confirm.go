@@ -119,8 +119,9 @@ func confirmedIn(s key.Space, place locationSpace, one pendingPart) v1alpha1.Con
 	return c
 }
 
-// visibleIn returns the Placements whose pending removals are visible in a space: those of its
-// objects and, in root, also those of root's Placements in other spaces.
+// visibleIn returns the Placements with pending removals that users of a space may see. These are the
+// Placements that assigned objects of the space. For root, the result includes Placements of root that
+// assigned objects of other spaces.
 func (x *Index) visibleIn(s key.Space) map[key.Placement]struct{} {
 	all := map[key.Placement]struct{}{}
 	for ref := range x.groups[s] {

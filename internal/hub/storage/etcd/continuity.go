@@ -118,8 +118,8 @@ type Continuity struct {
 	check chan struct{}
 
 	mu sync.Mutex
-	// life counts the loads of the table.
-	life int
+	// generation counts the loads of the table.
+	generation int
 	rev  int64
 	// unlinked is true if the connection was lost after the last check of the log, and unloaded if
 	// the table is lost. links counts lost connections.
@@ -135,19 +135,20 @@ func newContinuity() *Continuity {
 	return &Continuity{check: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// before returns the state before a request, for after.
-func (c *Continuity) before() (life int, rev int64) {
+// snapshot returns the number of loads and the highest known revision. A caller takes it before a
+// request, and passes it to verify with the revision of the response.
+func (c *Continuity) snapshot() (generation int, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.life, c.rev
+	return c.generation, c.rev
 }
 
-// after checks the revision of a response. It returns errRestored, and wakes the tail, if the revision
+// verify checks the revision of a response. It returns errRestored, and wakes the tail, if the revision
 // is below the one that was known before the request. It ignores responses from before a reload.
-func (c *Continuity) after(life int, known, rev int64) error {
+func (c *Continuity) verify(generation int, known, rev int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if life != c.life {
+	if generation != c.generation {
 		return nil
 	}
 	if rev < known {
@@ -170,7 +171,7 @@ func (c *Continuity) requestCheck() {
 func (c *Continuity) renew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.life, c.rev = c.life+1, 0
+	c.generation, c.rev = c.generation+1, 0
 }
 
 // unlink records that the connection was lost.
@@ -221,7 +222,7 @@ func (c *Continuity) Resume(losses int) {
 
 // Known returns the newest known revision of the log.
 func (c *Continuity) Known() int64 {
-	_, rev := c.before()
+	_, rev := c.snapshot()
 	return rev
 }
 
@@ -252,13 +253,13 @@ func (c *Continuity) wait(ctx context.Context, loaded bool) error {
 	first := -1
 	for {
 		c.mu.Lock()
-		life, shut, changed := c.life, c.unlinked || loaded && c.unloaded, c.changed
+		generation, shut, changed := c.generation, c.unlinked || loaded && c.unloaded, c.changed
 		c.mu.Unlock()
 		if first < 0 {
-			first = life
+			first = generation
 		}
 		switch {
-		case loaded && first != life:
+		case loaded && first != generation:
 			return errAnew
 		case !shut:
 			return nil

@@ -260,23 +260,23 @@ func (l *Log) answered(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("read the log's revision: %w", errStopped)
 	default:
 	}
-	life, known := l.continuity.before()
+	generation, known := l.continuity.snapshot()
 	rev := l.acked.rev.Load()
 	if rev == 0 { // there was no request yet
 		return l.revision(ctx)
 	}
-	return rev, l.continuity.after(life, known, rev)
+	return rev, l.continuity.verify(generation, known, rev)
 }
 
 // revision makes a linearizable read and returns its revision. Unlike Committed, it does not wait for
 // the tail, which calls it to check whether the log is still the same.
 func (l *Log) revision(ctx context.Context) (int64, error) {
-	life, known := l.continuity.before()
+	generation, known := l.continuity.snapshot()
 	r, err := l.client.Client.Get(ctx, Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("read the log's revision: %w", err)
 	}
-	return r.Header.Revision, l.continuity.after(life, known, r.Header.Revision)
+	return r.Header.Revision, l.continuity.verify(generation, known, r.Header.Revision)
 }
 
 // Begin writes the hub marker to a key that no other hub writes, and then allows use of the log

@@ -71,16 +71,16 @@ func TestVerify(t *testing.T) {
 // known before its request.
 func TestRevisionFallsBack(t *testing.T) {
 	r := newContinuity()
-	life, known := r.before()
-	if err := r.after(life, known, 10); err != nil {
+	generation, known := r.snapshot()
+	if err := r.verify(generation, known, 10); err != nil {
 		t.Fatal(err)
 	}
-	life, known = r.before()
-	if err := errors.Join(r.after(life, known, 12), r.after(life, known, 11)); err != nil {
+	generation, known = r.snapshot()
+	if err := errors.Join(r.verify(generation, known, 12), r.verify(generation, known, 11)); err != nil {
 		t.Fatalf("answers that passed each other: %v", err)
 	}
-	life, known = r.before()
-	if err := r.after(life, known, 11); !errors.Is(err, errRestored) {
+	generation, known = r.snapshot()
+	if err := r.verify(generation, known, 11); !errors.Is(err, errRestored) {
 		t.Fatalf("a log that went back: %v", err)
 	}
 	select {
@@ -89,7 +89,7 @@ func TestRevisionFallsBack(t *testing.T) {
 		t.Error("the tail is not woken")
 	}
 	r.renew()
-	if err := r.after(life, known, 3); err != nil {
+	if err := r.verify(generation, known, 3); err != nil {
 		t.Fatalf("an answer of the log before: %v", err)
 	}
 }
