@@ -120,7 +120,7 @@ type Continuity struct {
 	mu sync.Mutex
 	// generation counts the loads of the table.
 	generation int
-	rev  int64
+	rev        int64
 	// unlinked is true if the connection was lost after the last check of the log, and unloaded if
 	// the table is lost. links counts lost connections.
 	unlinked, unloaded bool
