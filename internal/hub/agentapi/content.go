@@ -73,16 +73,6 @@ func (c *content) adapt(s wire.Settings) wire.Settings {
 	return c.can.adapt(s)
 }
 
-// contentOf returns the content of a location's shard with its current settings, for an agent
-// with some abilities.
-func (a *Server) contentOf(l key.Location, shard key.Shard, can abilities) content {
-	c := content{location: l, shard: shard, renderer: a.config.Renderer, can: can}
-	if _, settings, err := a.Settings(l); err == nil {
-		c.set(settings)
-	}
-	return c
-}
-
 func (c *content) set(s wire.Settings) { c.purged, c.strange = s.Purge, c.can.lack(s) != "" }
 
 // entry is the part of one row in the content.

@@ -29,13 +29,3 @@ func Drop(l key.Location, location, previous *table.Row, more bool) etcd.Change 
 func Dropping(previous *table.Row) bool {
 	return previous != nil && string(previous.Value) == dropsMore
 }
-
-// dropped returns the latest revision at which reports of a location were removed; 0 if there is none,
-// or if more removals follow.
-func (a *Server) dropped(l key.Location) int64 {
-	row, _ := a.config.Table.Get(key.Dropped(l))
-	if row == nil || Dropping(row) {
-		return 0
-	}
-	return row.ModRev
-}

@@ -33,16 +33,16 @@ func TestContentEndsWithItsRequest(t *testing.T) {
 	for what, work := range map[string]func(context.Context, *Server) error{
 		"session": func(ctx context.Context, h *Server) error {
 			rows, _ := h.config.Table.Members("l0000")
-			_, _, err := h.contentOf("l0000", key.Shard{}, abilities{}).total(ctx, rows)
+			_, _, err := h.locations.content("l0000", key.Shard{}, abilities{}).total(ctx, rows)
 			return err
 		},
 		"comparison": func(ctx context.Context, h *Server) error {
-			_, _, err := h.collect(ctx, walkOf{walkOwner: walkOwner{location: "l0000"}})
+			_, _, err := h.comparisons.collect(ctx, walkOf{agentRequest: walkedRequest("l0000")})
 			return err
 		},
 		"fetch": func(ctx context.Context, h *Server) error {
 			keys, _ := keysOf(h)
-			return h.sendKeys(ctx, h.contentOf("l0000", key.Shard{}, abilities{}), h.config.Table.Snapshot(), keys, newFrameWriter(httptest.NewRecorder(), func(int) {}))
+			return h.objects.send(ctx, h.locations.content("l0000", key.Shard{}, abilities{}), h.config.Table.Snapshot(), keys, newFrameWriter(httptest.NewRecorder(), func(int) {}))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestFetchIsBounded(t *testing.T) {
 		began := time.Now()
 		answer := httptest.NewRecorder()
 		out := newFrameWriter(slowWriter{answer, time.Second}, func(int) {})
-		if err := h.sendKeys(t.Context(), h.contentOf("l0000", key.Shard{}, abilities{}), state, keys, out); err != nil {
+		if err := h.objects.send(t.Context(), h.locations.content("l0000", key.Shard{}, abilities{}), state, keys, out); err != nil {
 			t.Fatal(err)
 		}
 		objectCount, markCount := 0, 0

@@ -30,9 +30,9 @@ func (unpublished) Tell(context.Context, key.Session, presence.Statement) error 
 // each other, all of them end, and requests to another location are served meanwhile.
 func TestInspectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &Server{
-			config:      Config{Table: table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}).Table},
-			inspections: newInspections(inspectQueueTimeout), sessions: NewSessions(time.Now, unpublished{}),
+		a := &inspector{
+			locations: &locations{table: table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}).Table},
+			sessions:  NewSessions(time.Now, unpublished{}), pending: newInspections(inspectQueueTimeout), timeout: defaultInspectTimeout,
 		}
 		o := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "x"}}
 		silent, other := a.sessions.start(t.Context(), key.WholeOf("silent"), true, "", false), a.sessions.start(t.Context(), key.WholeOf("other"), true, "", false)
@@ -46,7 +46,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 				case q := <-silent.inspections:
 					requested = append(requested, q)
 				case q := <-other.inspections:
-					if pending := a.inspections.claim("other", q.ID); pending != nil {
+					if pending := a.pending.claim("other", q.ID); pending != nil {
 						pending.answered <- []byte(`{}`)
 					}
 				case <-ctx.Done():
@@ -61,7 +61,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for range many {
 			all.Go(func() {
-				_, err := a.Inspect(t.Context(), "silent", o, false)
+				_, err := a.inspect(t.Context(), "silent", o, false)
 				mu.Lock()
 				defer mu.Unlock()
 				reasons[string(apierrors.ReasonForError(err))]++
@@ -71,7 +71,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 		if len(requested) != maxAgentInspections {
 			t.Errorf("one agent is asked %d questions at once", len(requested))
 		}
-		if _, err := a.Inspect(t.Context(), "other", o, false); err != nil {
+		if _, err := a.inspect(t.Context(), "other", o, false); err != nil {
 			t.Errorf("another location: %v", err)
 		}
 		all.Wait()
@@ -81,13 +81,13 @@ func TestInspectionsAreBounded(t *testing.T) {
 		if took := time.Since(began); took > inspectQueueTimeout+defaultInspectTimeout {
 			t.Errorf("they take %s", took)
 		}
-		if n := len(a.inspections.waiting); n > 0 {
+		if n := len(a.pending.waiting); n > 0 {
 			t.Errorf("%d are still waited for", n)
 		}
 		// A canceled request leaves nothing behind.
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		if _, err := a.Inspect(gone, "silent", o, false); !errors.Is(err, context.Canceled) || len(a.inspections.waiting) > 0 {
+		if _, err := a.inspect(gone, "silent", o, false); !errors.Is(err, context.Canceled) || len(a.pending.waiting) > 0 {
 			t.Errorf("the canceled request returns %v", err)
 		}
 		cancel()

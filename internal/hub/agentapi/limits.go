@@ -3,12 +3,10 @@ package agentapi
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -29,62 +27,44 @@ const (
 	sessionRate, sessionBurst = 1, 300
 )
 
-// reportLimits limit the reports of each agent.
-type reportLimits struct {
+// agentLimits limit the requests of each agent that cause writes. They are safe for concurrent use.
+type agentLimits struct {
+	// queue limits the concurrent report requests.
 	queue                               *fairqueue.Queue
 	bytes, requests, statuses, sessions *fairqueue.Rates
 }
 
-func newReportLimits(queue fairqueue.QueueConfig, now func() time.Time) reportLimits {
+func newAgentLimits(queue fairqueue.QueueConfig, now func() time.Time) *agentLimits {
 	queue.Share, queue.Yields, queue.Reserve = reportBodies, false, 0
 	rates := func(perSecond, burst int) *fairqueue.Rates {
 		return fairqueue.NewRates(perSecond, burst).WithClock(now)
 	}
-	return reportLimits{
+	return &agentLimits{
 		queue: fairqueue.NewQueue(queue), bytes: rates(reportRate, reportBurst), requests: rates(reportRequests, reportRequestBurst),
 		statuses: rates(statusRate, statusBurst), sessions: rates(sessionRate, sessionBurst),
 	}
 }
 
-// beginsSession counts a session of an agent. If the agent has started too many, it fails with
+// refusals returns the number of requests that a rate has refused.
+func (a *agentLimits) refusals() int {
+	return a.bytes.Refusals() + a.requests.Refusals() + a.statuses.Refusals() + a.sessions.Refusals()
+}
+
+// flowOf returns the name of an agent in limits.
+func flowOf(id key.Session) string {
+	return fmt.Sprintf("location %s %d", id.Location, id.Shard.Number())
+}
+
+// beginSession counts a session of an agent. If the agent has started too many, it fails with
 // TooManyRequests and the time after which to retry.
-func (a *Server) beginsSession(id key.Session) error {
-	name := fmt.Sprintf("location %s %d", id.Location, id.Shard.Number())
-	if err := a.reported.sessions.Begin(name); err != nil {
+func (a *agentLimits) beginSession(id key.Session) error {
+	name := flowOf(id)
+	if err := a.sessions.Begin(name); err != nil {
 		wait, _ := apierrors.SuggestsClientDelay(err)
 		return apierrors.NewTooManyRequests(fmt.Sprintf("the agent of %q begins session after session: more than one a second are too many", id.Location), wait)
 	}
-	a.reported.sessions.Count(name, 1)
+	a.sessions.Count(name, 1)
 	return nil
-}
-
-// refuses records that an agent was refused for its protocol version, within the limits of sessions.
-func (a *Server) refuses(id key.Session, protocol string) {
-	if a.beginsSession(id) == nil {
-		a.sessions.refuse(id, protocol)
-	}
-}
-
-// limitReports serves a report request unless its agent reports too much.
-func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
-	name := fmt.Sprintf("location %s %d", l, shard.Number())
-	for _, rates := range []*fairqueue.Rates{a.reported.requests, a.reported.bytes} {
-		if err := rates.Begin(name); err != nil {
-			respond.Error(w, r, err)
-			return
-		}
-	}
-	a.reported.requests.Count(name, 1)
-	leave, err := a.reported.queue.Try(fairqueue.Flow{Name: name})
-	if err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	defer leave()
-	counted := &countedBody{ReadCloser: r.Body}
-	defer func() { a.reported.bytes.Count(name, counted.read) }()
-	r.Body = counted
-	a.serveReports(w, r, l, shard)
 }
 
 // countedBody counts the bytes that are read from a body.

@@ -5,6 +5,8 @@ import (
 
 	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/logidentity"
+	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
@@ -13,7 +15,7 @@ const maxLogIdentityBytes = 64 << 10
 
 // serveLogIdentity returns, for each requested marker, the revisions under it that belong to this
 // hub's log.
-func (a *Server) serveLogIdentity(w http.ResponseWriter, r *http.Request) {
+func serveLogIdentity(w http.ResponseWriter, r *http.Request, t *table.Table, log *logidentity.Identity) {
 	var query wire.LogIdentityRequest
 	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxLogIdentityBytes}, &query); err != nil {
 		respond.Error(w, r, respond.BadBody(err, "lineage"))
@@ -23,11 +25,11 @@ func (a *Server) serveLogIdentity(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, respond.BadRequest("log identity: %d markers, at most %d are allowed", n, wire.MaxMarkers))
 		return
 	}
-	now := a.config.Table.Rev()
+	now := t.Rev()
 	answer := wire.LogIdentityResponse{Spans: map[string][]wire.Revisions{}}
-	answer.Marker, answer.Revision = a.config.LogIdentity.Position(now)
+	answer.Marker, answer.Revision = log.Position(now)
 	for _, marker := range query.Markers {
-		if spans := a.config.LogIdentity.Spans(marker, now); len(spans) > 0 {
+		if spans := log.Spans(marker, now); len(spans) > 0 {
 			answer.Spans[marker] = spans
 		}
 	}

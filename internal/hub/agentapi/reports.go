@@ -2,23 +2,22 @@ package agentapi
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"orrery.dev/orrery/internal/hub/engine/upsync"
 	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/lib/quantity"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
@@ -31,17 +30,51 @@ const (
 	maxReportsDepth = 10_000
 )
 
-// serveReports writes a batch of reports to the log.
-func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
-	guard, err := a.whileThere(l)
+// reportServer receives reports of agents, validates each, and writes the valid ones. An invalid report
+// does not affect the others of its request. It is safe for concurrent use.
+type reportServer struct {
+	store    *reportStore
+	limits   *agentLimits
+	sessions *Sessions
+	// usage counts the reports about objects that no Placement put at a location. queue gives each
+	// location one request at a time that reports such objects.
+	usage *upsync.Usage
+	queue *fairqueue.Queue
+}
+
+// serve serves a report request unless its agent reports too much.
+func (a *reportServer) serve(w http.ResponseWriter, r *http.Request, from agentRequest) {
+	name := flowOf(from.session())
+	for _, rates := range []*fairqueue.Rates{a.limits.requests, a.limits.bytes} {
+		if err := rates.Begin(name); err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+	}
+	a.limits.requests.Count(name, 1)
+	leave, err := a.limits.queue.Try(fairqueue.Flow{Name: name})
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	defer leave()
+	counted := &countedBody{ReadCloser: r.Body}
+	defer func() { a.limits.bytes.Count(name, counted.read) }()
+	r.Body = counted
+	a.serveBatch(w, r, from)
+}
+
+// serveBatch writes a batch of reports to the log.
+func (a *reportServer) serveBatch(w http.ResponseWriter, r *http.Request, from agentRequest) {
+	guard, err := a.store.guard(from.location)
 	if err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	body := requestbody.Lines(r, requestbody.Limits{Bytes: maxReportsBytes, Depth: maxReportsDepth})
 	// The request must not replace reports that are written after it starts.
-	before := a.config.Table.Snapshot()
-	others := &seen{server: a, location: l, shard: shard, state: before}
+	before := a.store.table.Snapshot()
+	others := &seen{store: a.store, sessions: a.sessions, usage: a.usage, queue: a.queue, agent: from.session(), state: before}
 	defer others.done()
 	var answer wire.ReportsAnswer
 	var changes []etcd.Change
@@ -59,7 +92,7 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 			respond.Error(w, r, respond.BadBody(err, "report %d", len(changes)))
 			return
 		}
-		op, err := a.reportOp(l, shard, line, others.check)
+		op, err := a.writeOf(from, line, others.check)
 		if err == nil {
 			var failed error
 			if err, failed = others.take(r.Context(), op); failed != nil {
@@ -73,8 +106,8 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		}
 		changes = append(changes, changeOf(op, before.Get(op.Key)))
 	}
-	if answer.Revision = a.config.Table.Rev(); len(changes) > 0 {
-		rev, err := a.writeReports(r.Context(), guard, changes)
+	if answer.Revision = a.store.table.Rev(); len(changes) > 0 {
+		rev, err := a.store.write(r.Context(), guard, changes)
 		if err != nil {
 			respond.Error(w, r, err)
 			return
@@ -82,29 +115,6 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		answer.Revision = rev
 	}
 	respond.JSON(w, answer)
-}
-
-// whileThere returns the guard that a location still exists. Reports of a location that is removed
-// meanwhile are not written.
-func (a *Server) whileThere(l key.Location) (etcd.Guard, error) {
-	location, _ := a.config.Table.Get(l.Key())
-	if location == nil {
-		return etcd.Guard{}, respond.NotFound(route.Agent(l).String())
-	}
-	return etcd.Guard{Key: location.Key, CreateRev: location.CreateRev}, nil
-}
-
-// settleReports waits until the table contains all pending reports of a location, including those of
-// requests that have ended. A comparison must not use reports that are about to be replaced.
-func (a *Server) settleReports(ctx context.Context, l key.Location) error {
-	guard, err := a.whileThere(l)
-	if err != nil {
-		return err
-	}
-	if moved, err := a.reports.drain(ctx, guard); err != nil || !moved {
-		return err
-	}
-	return a.config.Committed(ctx)
 }
 
 // changeOf makes a write conditional on the row that the request has seen. An equal report is not
@@ -119,10 +129,10 @@ func changeOf(op etcd.Op, seen *table.Row) etcd.Change {
 	return c
 }
 
-// reportOp validates one line and returns its write, whose key is below the location's prefix. other
+// writeOf validates one line and returns its write, whose key is below the location's prefix. other
 // validates reports of objects that no Placement put there.
-func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine, other func(key.Report, *wire.Report) error) (etcd.Op, error) {
-	report, err := key.ParseLine(l, line.Key)
+func (a *reportServer) writeOf(from agentRequest, line wire.ReportLine, other func(key.Report, *wire.Report) error) (etcd.Op, error) {
+	report, err := key.ParseLine(from.location, line.Key)
 	if err != nil {
 		return etcd.Op{}, err
 	}
@@ -133,8 +143,8 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 	if err := key.ValidateName(string(object.Space)); err != nil {
 		return etcd.Op{}, fmt.Errorf("space: %w", err)
 	}
-	if !shard.Contains(object.Space) {
-		return etcd.Op{}, fmt.Errorf("the space is not in shard %s of the location", shard)
+	if !from.shard.Contains(object.Space) {
+		return etcd.Op{}, fmt.Errorf("the space is not in shard %s of the location", from.shard)
 	}
 	for _, segment := range []string{object.Group, object.Resource.Resource, object.Namespace, object.Name} {
 		if len(segment) > validation.DNS1123SubdomainMaxLength {
@@ -143,7 +153,7 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 	}
 	op := etcd.Op{Key: report.Key()}
 	if line.Removed {
-		a.letGo.forget(l, op.Key)
+		a.store.letGo.forget(from.location, op.Key)
 		return op, nil
 	}
 	if line.Report == nil {
@@ -159,7 +169,7 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 		if err := other(report, checked); err != nil {
 			return op, err
 		}
-	case !a.mayReport(l, object, op.Key):
+	case !a.store.mayReport(from.location, object, op.Key):
 		return op, errors.New("the object is not assigned to the location")
 	case fit.Object != nil || fit.ObjectBytes > 0 || fit.Owner != "":
 		return op, errors.New("the report of a placed object must have neither an owner nor the object")
@@ -181,57 +191,19 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 	return op, nil
 }
 
-// mayReport reports whether a location may report an object: the object is assigned to the location,
-// or there is a report from the time when it was, or the agent was recently notified that it no
-// longer is.
-func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) bool {
-	if row, _ := a.config.Table.Get(reportKey); row != nil || a.letGo.contains(l, reportKey) {
-		return true
-	}
-	row, _ := a.config.Table.Get(object.Key())
-	return row != nil && row.In != nil && row.In.Includes(l)
-}
-
-// noteLetGo records that an agent is notified that the object of a path is no longer desired.
-func (a *Server) noteLetGo(l key.Location, path string) {
-	o, err := key.ParsePath(path)
-	if err != nil {
-		return
-	}
-	report := key.Report{Location: l, Origin: key.Placed, Object: o}.Key()
-	if row, _ := a.config.Table.Get(report); row == nil {
-		a.letGo.record(l, report)
-	}
-}
-
-// reportLeaves returns the leaves of the reports of a location's shard, for an agent with some
-// abilities.
-func (a *Server) reportLeaves(ctx context.Context, l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64, error) {
-	state := a.config.Table.Snapshot()
-	// Rows are sorted by space first, and lines by origin first.
-	leaves := map[key.Origin][]wire.Leaf{}
-	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
-		if report, err := key.ParseReport(row.Key); err == nil && shard.Contains(report.Object.Space) && (report.Origin == key.Placed || can.upsyncs) {
-			leaves[report.Origin] = append(leaves[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Report())})
-		}
-		return ctx.Err() == nil
-	})
-	return slices.Concat(leaves[key.Placed], leaves[key.Upsynced], leaves[key.Owned]), state.Rev, ctx.Err()
-}
-
-// serveReportsFetch responds with the reports of the requested keys.
-func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
+// serveFetch responds with the reports of the requested keys.
+func (a *reportServer) serveFetch(w http.ResponseWriter, r *http.Request, from agentRequest) {
 	keys, err := keysAsked(r)
 	if err != nil {
 		respond.Error(w, r, err)
 		return
 	}
-	state := a.config.Table.Snapshot()
+	state := a.store.table.Snapshot()
 	w.Header().Set("Content-Type", "application/json")
 	out, size := json.NewEncoder(w), 0
 	for _, f := range keys {
 		line := wire.ReportLine{Key: f.Key, Removed: true}
-		if op, err := a.reportOp(l, shard, line, nil); err == nil {
+		if op, err := a.writeOf(from, line, nil); err == nil {
 			if row := state.Get(op.Key); row != nil {
 				report, text := &wire.Report{}, row.Report()
 				if json.Unmarshal(text, report) == nil { // otherwise the agent's report replaces it

@@ -20,8 +20,8 @@ func reportOf(t *testing.T, line wire.ReportLine) (wire.Report, error) {
 	}
 	writer := table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10})
 	writer.Reset(1, []table.Update{{Key: report.Key(), Value: []byte(`{}`), CreateRev: 1, ModRev: 1}})
-	a := &Server{config: Config{Table: writer.Table}}
-	op, err := a.reportOp("a", key.Shard{}, line, func(key.Report, *wire.Report) error { return nil })
+	a := &reportServer{store: newReportStore(writer.Table, nil, nil)}
+	op, err := a.writeOf(agentRequest{location: "a"}, line, func(key.Report, *wire.Report) error { return nil })
 	var is wire.Report
 	if err == nil && json.Unmarshal(wire.ReportText(op.Value), &is) != nil {
 		t.Fatalf("the log gets %q", op.Value)

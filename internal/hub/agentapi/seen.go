@@ -20,10 +20,13 @@ import (
 // they are requested in the state at the start of the request, and within the location's limits. It
 // is for one goroutine.
 type seen struct {
-	server   *Server
-	location key.Location
-	shard    key.Shard
-	state    table.Reader
+	store    *reportStore
+	sessions *Sessions
+	usage    *upsync.Usage
+	queue    *fairqueue.Queue
+
+	agent key.Session
+	state table.Reader
 	// left is the remaining limit by origin; without an entry, it has not been computed.
 	left map[key.Origin]*upsync.Used
 	// taken has the sizes of the reports that the request has changed, 0 for removed ones: a line
@@ -43,7 +46,7 @@ func (s *seen) check(r key.Report, report *wire.Report) error {
 	if !upsync.Wanted(s.state, r, report.Owner) {
 		return errors.New("the hub does not ask for the object")
 	}
-	return upsync.Check(r, report, placement.PlacingOf(s.state.Get(s.location.Key())))
+	return upsync.Check(r, report, placement.PlacingOf(s.state.Get(s.agent.Location.Key())))
 }
 
 // enter waits for the location's turn. Requests of a location that report such objects are served one
@@ -52,18 +55,18 @@ func (s *seen) enter(ctx context.Context) error {
 	if s.leave != nil {
 		return nil
 	}
-	leave, err := s.server.seers.Enter(ctx, fairqueue.Flow{Name: string(s.location)})
+	leave, err := s.queue.Enter(ctx, fairqueue.Flow{Name: string(s.agent.Location)})
 	if err != nil {
 		return err
 	}
 	s.leave = leave
-	if err := s.server.settleReports(ctx, s.location); err != nil { // of requests that have ended
+	if err := s.store.awaitPending(ctx, s.agent.Location); err != nil { // of requests that have ended
 		return err
 	}
-	if err := s.server.config.Committed(ctx); err != nil {
+	if err := s.store.committed(ctx); err != nil {
 		return err
 	}
-	s.now = s.server.config.Table.Snapshot()
+	s.now = s.store.table.Snapshot()
 	return nil
 }
 
@@ -126,7 +129,7 @@ func (s *seen) remaining(origin key.Origin) *upsync.Used {
 		s.left = map[key.Origin]*upsync.Used{}
 	}
 	if s.left[origin] == nil {
-		most, used := s.limits(), s.server.config.Upsynced.Total(s.location, origin)
+		most, used := s.limits(), s.usage.Total(s.agent.Location, origin)
 		s.left[origin] = &upsync.Used{Objects: most.Objects - used.Objects, Bytes: most.Bytes - used.Bytes}
 	}
 	return s.left[origin]
@@ -134,7 +137,7 @@ func (s *seen) remaining(origin key.Origin) *upsync.Used {
 
 func (s *seen) limits() upsync.Used {
 	var location v1alpha1.Location
-	row := s.state.Get(s.location.Key())
+	row := s.state.Get(s.agent.Location.Key())
 	if row == nil || json.Unmarshal(row.Value, &location) != nil {
 		return upsync.Used{}
 	}
@@ -147,7 +150,7 @@ func (s *seen) done() {
 		s.leave()
 	}
 	if s.grows {
-		s.server.sessions.exceed(key.Session{Location: s.location, Shard: s.shard}, s.over)
+		s.sessions.exceed(s.agent, s.over)
 	}
 }
 

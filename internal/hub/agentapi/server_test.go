@@ -21,9 +21,9 @@ func TestDefaultTimeouts(t *testing.T) {
 				want  time.Duration
 			}{
 				{"requests", server.requests.Queue, 15 * time.Second},
-				{"walks", server.walkers, time.Minute},
-				{"reports of what was not placed", server.seers, time.Minute},
-				{"inspect requests", server.inspections.queue, 10 * time.Second},
+				{"walks", server.comparisons.queue, time.Minute},
+				{"reports of what was not placed", server.reports.queue, time.Minute},
+				{"inspect requests", server.inspector.pending.queue, 10 * time.Second},
 			} {
 				began := time.Now()
 				for {
@@ -41,7 +41,7 @@ func TestDefaultTimeouts(t *testing.T) {
 					t.Errorf("timeout %s: %s wait %s for their turn, want %s", own, c.name, waited, want)
 				}
 			}
-			if err := server.reported.requests.Begin("one"); err != nil {
+			if err := server.limits.requests.Begin("one"); err != nil {
 				t.Errorf("a server without a clock refuses the first request: %v", err)
 			}
 		})

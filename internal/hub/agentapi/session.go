@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
-	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -18,7 +16,11 @@ import (
 
 // session streams the desired objects to one agent.
 type session struct {
-	server  *Server
+	config    *Config
+	locations *locations
+	reports   *reportStore
+	pending   *inspections
+
 	content content
 	sub     *table.Subscription
 	out     *frameWriter
@@ -43,68 +45,6 @@ type session struct {
 	renews bool
 }
 
-// serveDesired streams the desired objects of a location to its agent. It ends when the agent
-// disconnects, a stream condition fails, a newer session replaces it, or the hub stops.
-func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
-	after, err := revisionParam(r)
-	if err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	heartbeat, err := a.heartbeatFor(r)
-	if err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	id := key.Session{Location: l, Shard: shard}
-	if err := a.beginsSession(id); err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	respond.Serve(r.Context(), func() { a.serveSession(w, r, id, after, heartbeat) })
-}
-
-// serveSession serves a session that resumes after a revision.
-func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, id key.Session, after int64, heartbeat time.Duration) {
-	can := abilitiesOf(r)
-	lacks := ""
-	if _, settings, err := a.Settings(id.Location); err == nil {
-		lacks = can.lack(settings)
-	}
-	mine := a.sessions.start(r.Context(), id, wire.Capable(r.Header, wire.Inspects), lacks, !can.upsyncs)
-	defer a.sessions.end(mine)
-
-	s := &session{
-		server: a, content: content{location: id.Location, shard: id.Shard, renderer: a.config.Renderer, can: can},
-		out: newSessionWriter(w, a.config.Watch.Sent), notify: mine.notify, inspections: mine.inspections, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
-	}
-	defer s.out.end()
-	bye := wire.Bye{Reason: wire.ByeShutdown}
-	err := s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
-	replaced, cut := a.sessions.ended(mine)
-	switch {
-	case errors.Is(err, table.ErrExpired), errors.Is(err, errContentChanged):
-		bye.Reason = wire.ByeExpired
-	case errors.Is(err, errTokenReplaced):
-		bye.Reason = wire.ByeRevoked
-	case errors.Is(err, errLocationRemoved):
-		bye.Reason = wire.ByeRemoved
-	case replaced:
-		bye.Reason = wire.ByeReplaced
-	case cut:
-		bye.Message = "the hub's log does not answer"
-	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
-		bye = wire.Bye{Reason: wire.ByeExpired, Message: "the credential has expired"}
-	case r.Context().Err() != nil:
-		a.config.Watch.Ended("")
-		return
-	}
-	a.config.Watch.Ended(bye.Reason)
-	// Sending fails if the agent has disconnected.
-	_ = s.out.send(wire.Frame{Bye: &bye})
-	a.config.Logger.Info("session ended", "location", id.Location, "reason", bye.Reason, "error", err)
-}
-
 // Errors that end a session whose stream condition fails.
 var (
 	errLocationRemoved = errors.New("the location was removed")
@@ -121,17 +61,21 @@ func (s *session) conditions(ctx context.Context, rev int64) []table.Condition {
 		Key: location, End: errContentChanged,
 		IsMet: func(row *table.Row) bool { return row == nil || isPurged(row) == purged },
 	}}
-	all = append(all, keepsShards(s.content.location, s.content.shard.Total()))
-	if access := s.server.config.StreamConditions; access != nil {
+	n := s.content.shard.Total()
+	all = append(all, table.Condition{
+		Key: location, End: errContentChanged,
+		IsMet: func(row *table.Row) bool { return row == nil || presence.ShardsOf(row) == n },
+	})
+	if access := s.config.StreamConditions; access != nil {
 		all = append(all, table.WithEnd(access(ctx), errTokenReplaced)...)
 	}
 	return all
 }
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
-	rows, rev := s.server.config.Table.Members(s.content.location)
-	continuous := s.server.config.LogIdentity.Continuous(marker, after)
-	uid, settings, err := s.server.Settings(s.content.location)
+	rows, rev := s.config.Table.Members(s.content.location)
+	continuous := s.config.LogIdentity.Continuous(marker, after)
+	uid, settings, err := s.locations.settings(s.content.location)
 	if err != nil {
 		return errLocationRemoved
 	}
@@ -143,7 +87,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 		return err
 	}
 	s.rev = rev
-	row, _ := s.server.config.Table.Get(s.content.location.Key())
+	row, _ := s.config.Table.Get(s.content.location.Key())
 	resumed := row != nil && after >= row.CreateRev && continuous && !settings.Purge
 	if resumed {
 		resumed = s.subscribe(ctx, after, rev) == nil
@@ -156,7 +100,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	defer s.sub.Close()
 
 	var revision int64
-	s.marker, revision = s.server.config.LogIdentity.Position(rev)
+	s.marker, revision = s.config.LogIdentity.Position(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: s.marker, Revision: revision, Root: s.root, Count: s.count,
 		Continuous: continuous, Resumed: resumed, Settings: settings, KeepsAggregated: true,
@@ -173,7 +117,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 // the revision of the stream conditions.
 func (s *session) subscribe(ctx context.Context, after, rev int64) (err error) {
 	l := s.content.location
-	s.sub, err = s.server.config.Table.Subscribe(after, s.conditions(ctx, rev), table.LocationTopic(l), table.KeyTopic(l.Key()), table.KeyTopic(key.Dropped(l)))
+	s.sub, err = s.config.Table.Subscribe(after, s.conditions(ctx, rev), table.LocationTopic(l), table.KeyTopic(l.Key()), table.KeyTopic(key.Dropped(l)))
 	return err
 }
 
@@ -196,7 +140,7 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 				return err
 			}
 		case q := <-s.inspections:
-			if !s.server.inspections.isPending(q.ID) {
+			if !s.pending.isPending(q.ID) {
 				continue
 			}
 			if err := s.out.send(wire.Frame{InspectRequest: &q}); err != nil {
@@ -214,10 +158,10 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 
 // due reports whether the agent must renew its credential. It fails if that is no longer valid.
 func (s *session) due(ctx context.Context) (bool, error) {
-	if s.server.config.Due == nil {
+	if s.config.Due == nil {
 		return false, nil
 	}
-	due, err := s.server.config.Due(ctx)
+	due, err := s.config.Due(ctx)
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", errTokenReplaced, err)
 	}
@@ -267,9 +211,9 @@ func (s *session) poll(ctx context.Context, mark *bool) error {
 				continue
 			}
 			if f.Del != nil {
-				s.server.noteLetGo(s.content.location, f.Del.Key)
+				s.reports.recordLetGo(s.content.location, f.Del.Key)
 			}
-			s.server.config.LogIdentity.Deliver(f.Put, step.Rev, s.marker)
+			s.config.LogIdentity.Deliver(f.Put, step.Rev, s.marker)
 			if err := s.out.add(f); err != nil {
 				return err
 			}
@@ -285,10 +229,10 @@ func (s *session) poll(ctx context.Context, mark *bool) error {
 		return nil
 	}
 	*mark = false
-	name, revision := s.server.config.LogIdentity.Position(upTo)
+	name, revision := s.config.LogIdentity.Position(upTo)
 	err = s.out.send(wire.Frame{Mark: &wire.Mark{Revision: revision, Root: s.root, Count: s.count, Marker: name}})
 	if err == nil && oldest > 0 {
-		s.server.config.Watch.Delivered(oldest)
+		s.config.Watch.Delivered(oldest)
 	}
 	return err
 }
@@ -305,7 +249,7 @@ func (s *session) move(before, after *entry) {
 
 // locationChanged sends the settings if they have changed.
 func (s *session) locationChanged() error {
-	_, settings, err := s.server.Settings(s.content.location)
+	_, settings, err := s.locations.settings(s.content.location)
 	// Checked after the settings, which may be those of another location of the name.
 	if ended := s.sub.Ended(); ended != nil {
 		return ended
@@ -320,7 +264,7 @@ func (s *session) locationChanged() error {
 		return err
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
-	if row, _ := s.server.config.Table.Get(key.Dropped(s.content.location)); Dropping(row) {
+	if row, _ := s.config.Table.Get(key.Dropped(s.content.location)); Dropping(row) {
 		settings.Dropped = s.settings.Dropped // more removals of reports follow
 	}
 	settings = s.content.adapt(settings)
@@ -331,14 +275,19 @@ func (s *session) locationChanged() error {
 	return s.out.send(wire.Frame{Settings: &settings})
 }
 
-func revisionParam(r *http.Request) (int64, error) {
-	s := r.URL.Query().Get("after")
-	if s == "" {
-		return 0, nil
+// heartbeatSeconds returns the interval for the settings of the agent.
+func (s *session) heartbeatSeconds() int { return max(1, int(s.heartbeat.Seconds())) }
+
+// announce sends the URLs of the hub to an agent that requests them, unless it has the same ones.
+func (s *session) announce() error {
+	if s.known == "" || s.config.Endpoints == nil {
+		return nil
 	}
-	rev, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || rev < 0 {
-		return 0, respond.BadRequest("after %q: want a revision", s)
+	endpoints := s.config.Endpoints(s.content.location)
+	digest := endpoints.Digest()
+	if digest == s.known {
+		return nil
 	}
-	return rev, nil
+	s.known = digest
+	return s.out.send(wire.Frame{Endpoints: &endpoints})
 }

@@ -34,12 +34,14 @@ func TestStrangersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writer, strange := table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}), &strangers{}
 		writer.Reset(1, []table.Update{{Key: key.Location("paris").Key(), Value: []byte(`{"metadata":{"name":"paris","uid":"u"},"spec":{"shards":2}}`), CreateRev: 1, ModRev: 1}})
-		a := &Server{config: Config{Table: writer.Table}, sessions: NewSessions(time.Now, strange), reported: newReportLimits(fairqueue.Defaults(10), time.Now)}
+		a := &resolver{
+			locations: &locations{table: writer.Table}, sessions: NewSessions(time.Now, strange), limits: newAgentLimits(fairqueue.Defaults(10), time.Now),
+		}
 		request := func(times int) {
 			t.Helper()
 			for i := range times {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?"+wire.ShardParam+"="+[]string{"1/3", "1/4"}[i%2], http.NoBody)
-				if _, err := a.shardOf(r, "paris"); !apierrors.IsConflict(err) && apierrors.ReasonForError(err) != "OtherShards" {
+				if _, err := a.resolve(r, "paris"); !apierrors.IsConflict(err) && apierrors.ReasonForError(err) != "OtherShards" {
 					t.Fatalf("it is heard: %v", err)
 				}
 			}

@@ -72,6 +72,11 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 	return h
 }
 
+// walkedRequest is a request of the agent of one of a walkedServer's locations.
+func walkedRequest(l key.Location) agentRequest {
+	return agentRequest{location: l, uid: "uid-" + string(l)}
+}
+
 // walkAll runs the comparison of an agent without objects, without the fetches.
 func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 	mine, err := wire.NewIndex(nil)
@@ -93,7 +98,7 @@ func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 		}
 		spans = spans[n:]
 		answer := httptest.NewRecorder()
-		h.serveWalk(answer, httptest.NewRequest(http.MethodPost, "/", &body), walkOf{walkOwner: walkOwner{location: l}})
+		h.comparisons.serve(answer, httptest.NewRequest(http.MethodPost, "/", &body), walkOf{agentRequest: walkedRequest(l)})
 		size += answer.Body.Len()
 		for decoder := json.NewDecoder(answer.Body); ; {
 			var f wire.Frame

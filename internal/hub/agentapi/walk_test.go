@@ -22,10 +22,10 @@ func TestWalkIsOfTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for call, target := range map[string]walkOf{route.Walk: {walkOwner: walkOwner{location: "l0000"}}, route.ReportsWalk: {walkOwner: walkOwner{location: "l0000", reports: true}}} {
+	for call, target := range map[string]walkOf{route.Walk: {agentRequest: walkedRequest("l0000")}, route.ReportsWalk: {agentRequest: walkedRequest("l0000"), reports: true}} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(protocol.Lines(wire.Walk{}, mine.Span("", ""))))
 		w := httptest.NewRecorder()
-		h.serveWalk(w, r, target)
+		h.comparisons.serve(w, r, target)
 		var f wire.Frame
 		if err := wire.NewDecoder(w.Body).Decode(&f); err != nil || f.Hello == nil {
 			t.Fatalf("%s: %+v, %v", call, f, err)

@@ -31,12 +31,14 @@ type walkOwner struct {
 	reports  bool
 }
 
-// walkOf identifies the content of a comparison.
+// walkOf identifies a comparison: the agent's request, and whether it compares its reports.
 type walkOf struct {
-	walkOwner
-	// can has the abilities of the agent.
-	can abilities
+	agentRequest
+	reports bool
 }
+
+// owner returns the owner of the comparison.
+func (t walkOf) owner() walkOwner { return walkOwner{t.location, t.shard, t.reports} }
 
 // walkIndexes has the indexes of current comparisons, so that each collects its leaves once. An index
 // stays until its comparison ends or its agent is silent; other comparisons wait for memory. It is
@@ -81,13 +83,13 @@ func newWalkIndexes(room int) *walkIndexes {
 // The caller must leave it.
 func (w *walkIndexes) get(ctx context.Context, target walkOf, rev int64, collect func() ([]wire.Leaf, int64, error)) (*walkIndex, error) {
 	w.mu.Lock()
-	if known := w.kept[target.walkOwner]; known != nil && known.rev == rev && known.target == target {
+	if known := w.kept[target.owner()]; known != nil && known.rev == rev && known.target == target {
 		known.users++
 		known.idle.Stop()
 		w.mu.Unlock()
 		return known, nil
 	}
-	w.drop(w.kept[target.walkOwner]) // of an earlier, abandoned comparison
+	w.drop(w.kept[target.owner()]) // of an earlier, abandoned comparison
 	w.mu.Unlock()
 	if err := w.enter(ctx, target.location); err != nil {
 		return nil, err
@@ -118,8 +120,8 @@ func (w *walkIndexes) keep(ctx context.Context, made *walkIndex) (*walkIndex, er
 		if w.size == 0 || w.size+made.size <= w.room {
 			made.idle = time.AfterFunc(walkIdle, func() { w.expire(made) })
 			made.idle.Stop()
-			w.drop(w.kept[made.target.walkOwner])
-			w.kept[made.target.walkOwner], w.size = made, w.size+made.size
+			w.drop(w.kept[made.target.owner()])
+			w.kept[made.target.owner()], w.size = made, w.size+made.size
 			w.mu.Unlock()
 			return made, nil
 		}
@@ -211,10 +213,10 @@ func (w *walkIndexes) expire(k *walkIndex) {
 
 // drop removes an index, unless another has replaced it.
 func (w *walkIndexes) drop(k *walkIndex) {
-	if k == nil || w.kept[k.target.walkOwner] != k {
+	if k == nil || w.kept[k.target.owner()] != k {
 		return
 	}
-	delete(w.kept, k.target.walkOwner)
+	delete(w.kept, k.target.owner())
 	w.size -= k.size
 	if k.size > 0 {
 		// Another comparison that shares the index takes over its size.

@@ -50,7 +50,7 @@ func walksCollectOnce(t *testing.T) {
 		group.Go(func() error {
 			collected, rev := 0, int64(0)
 			for page := range pages {
-				k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(name)}}, rev, func() ([]wire.Leaf, int64, error) {
+				k, err := w.get(t.Context(), walkOf{agentRequest: agentRequest{location: key.Location(name)}}, rev, func() ([]wire.Leaf, int64, error) {
 					collected++
 					return leavesOf(name), int64(100 + page), nil
 				})
@@ -90,7 +90,7 @@ func TestWalksShareIndexes(t *testing.T) {
 	same := func() ([]wire.Leaf, int64, error) { return leavesOf("same"), 1, nil }
 	var kept []*walkIndex
 	for i := range 5 {
-		k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(fmt.Sprint(i))}}, 0, same)
+		k, err := w.get(t.Context(), walkOf{agentRequest: agentRequest{location: key.Location(fmt.Sprint(i))}}, 0, same)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func walksDoNotWait(t *testing.T) {
 	w := newWalkIndexes(walkBytes)
 	slow, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: "slow"}}, 0, func() ([]wire.Leaf, int64, error) {
+		k, err := w.get(t.Context(), walkOf{agentRequest: agentRequest{location: "slow"}}, 0, func() ([]wire.Leaf, int64, error) {
 			<-slow
 			return nil, 1, nil
 		})
@@ -125,14 +125,14 @@ func walksDoNotWait(t *testing.T) {
 		}
 		done <- err
 	}()
-	k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: "quick"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("quick"), 1, nil })
+	k, err := w.get(t.Context(), walkOf{agentRequest: agentRequest{location: "quick"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("quick"), 1, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.room = 1 // from now on there is none
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = w.get(ctx, walkOf{walkOwner: walkOwner{location: "third"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("third"), 1, nil })
+	_, err = w.get(ctx, walkOf{agentRequest: agentRequest{location: "third"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("third"), 1, nil })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without room a walk got %v", err)
 	}
@@ -149,10 +149,10 @@ func TestAgentsShareRoom(t *testing.T) {
 	const one = 100 * (leafBytes + len("00/000"))
 	for what, greedy := range seeds.Ordered(map[string]func(i int) walkOf{
 		"capabilities": func(i int) walkOf {
-			return walkOf{walkOwner{location: "greedy"}, abilities{impersonates: i&1 != 0, confirms: i&2 != 0, prefixes: i&4 != 0}}
+			return walkOf{agentRequest: agentRequest{location: "greedy", can: abilities{impersonates: i&1 != 0, confirms: i&2 != 0, prefixes: i&4 != 0}}}
 		},
 		"shards": func(i int) walkOf {
-			return walkOf{walkOwner: walkOwner{location: "greedy", shard: key.Shard{Index: i + 1, Count: 8}}}
+			return walkOf{agentRequest: agentRequest{location: "greedy", shard: key.Shard{Index: i + 1, Count: 8}}}
 		},
 	}) {
 		t.Run(what, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestAgentsShareRoom(t *testing.T) {
 					t.Errorf("the agents of one location have %d of %d bytes", w.size, w.room)
 				}
 				before := time.Now()
-				k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
+				k, err := w.get(t.Context(), walkOf{agentRequest: agentRequest{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -198,7 +198,7 @@ func TestAgentsShareRoom(t *testing.T) {
 func TestHeldRoomComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalkIndexes(1) // there is room for one
-		holder := walkOf{walkOwner: walkOwner{location: "holder"}}
+		holder := walkOf{agentRequest: agentRequest{location: "holder"}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -219,7 +219,7 @@ func TestHeldRoomComesBack(t *testing.T) {
 		synctest.Wait()
 		late, stop := context.WithTimeout(t.Context(), 2*walkHold)
 		defer stop()
-		k, err := w.get(late, walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("yy"), 1, nil })
+		k, err := w.get(late, walkOf{agentRequest: agentRequest{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("yy"), 1, nil })
 		if err != nil {
 			t.Errorf("another agent got %v", err)
 		} else {
@@ -234,14 +234,14 @@ func TestHeldRoomComesBack(t *testing.T) {
 // lines meanwhile, and then its page.
 func TestWaitingWalkHearsSomething(t *testing.T) {
 	h := walkedServer(t, 3, 2)
-	h.config.Heartbeat = 20 * time.Millisecond
-	h.walks.room = 1
-	other, err := h.walks.get(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("other"), 1, nil })
+	h.comparisons.heartbeat = 20 * time.Millisecond
+	h.comparisons.indexes.room = 1
+	other, err := h.comparisons.indexes.get(t.Context(), walkOf{agentRequest: agentRequest{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("other"), 1, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.serveWalkInTurn(w, r, walkOf{walkOwner: walkOwner{location: "l0000"}})
+		h.comparisons.serveInTurn(w, r, walkOf{agentRequest: walkedRequest("l0000")})
 	}))
 	defer server.Close()
 	resp, err := http.Post(server.URL, "application/json", strings.NewReader("{}\n{\"sum\":\"\",\"count\":0}\n"))
@@ -255,7 +255,7 @@ func TestWaitingWalkHearsSomething(t *testing.T) {
 			t.Fatalf("while it waited the agent got %q, %v", line, err)
 		}
 	}
-	h.walks.leave(other, true)
+	h.comparisons.indexes.leave(other, true)
 	leaves := 0
 	for decoder := json.NewDecoder(body); ; {
 		var f wire.Frame
