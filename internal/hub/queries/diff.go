@@ -37,19 +37,27 @@ type Diff struct {
 	Remarks []string `json:"notes,omitempty"`
 }
 
-// serveDiff responds with a Diff. It waits for the location's agent.
-func (q *Server) serveDiff(w http.ResponseWriter, r *http.Request, rights *rights) {
+// liveReader reads live objects from the agents of locations. The user must have the rights before the
+// request to the agent, and after it. It is safe for concurrent use.
+type liveReader struct {
+	table   *table.Table
+	digest  objectstate.Digest
+	inspect func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.InspectResponse, error)
+}
+
+// serve responds with a Diff. It waits for the location's agent.
+func (v *liveReader) serve(w http.ResponseWriter, r *http.Request, rights *rights, known existence) {
 	o, err := key.ParseIn(rights.space, r.URL.Query().Get("object"))
 	if err != nil {
 		respond.Error(w, r, respond.BadRequest("%v", err))
 		return
 	}
 	l := key.Location(r.URL.Query().Get("location"))
-	if err := cmp.Or(rights.checkInspect(o, l), q.existence(rights).object(r.Context(), o)); err != nil {
+	if err := cmp.Or(rights.checkInspect(o, l), known.object(r.Context(), o)); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
-	answer, err := q.diff(r.Context(), o, l, r.URL.Query().Get("all") == "true")
+	answer, err := v.diff(r.Context(), o, l, r.URL.Query().Get("all") == "true")
 	if err == nil {
 		err = rights.checkInspect(o, l) // the rights may have been revoked while the agent responded
 	}
@@ -78,8 +86,8 @@ func (r *rights) checkInspect(o key.Object, l key.Location) error {
 	return nil
 }
 
-func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all bool) (answer Diff, err error) {
-	state := q.config.Table.Snapshot()
+func (v *liveReader) diff(ctx context.Context, o key.Object, l key.Location, all bool) (answer Diff, err error) {
+	state := v.table.Snapshot()
 	row := state.Get(o.Key())
 	_, p, assigned := placeOf(row, l)
 	if _, left := leftStatus(state, o, l, false); !assigned && !left {
@@ -88,7 +96,7 @@ func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all boo
 	if assigned && p.Owner != "" {
 		return answer, refusedLook(o, l, v1alpha1.ReasonOtherSpace, wire.OtherSpace)
 	}
-	inspected, err := q.config.Inspect(ctx, l, o, all)
+	inspected, err := v.inspect(ctx, l, o, all)
 	switch {
 	case err != nil:
 		return answer, err
@@ -99,7 +107,7 @@ func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all boo
 	if inspected.Message != "" {
 		answer.Remarks = append(answer.Remarks, inspected.Message)
 	}
-	if remark := q.lag(row, p, assigned, inspected); remark != "" {
+	if remark := v.lag(row, p, assigned, inspected); remark != "" {
 		answer.Remarks = append(answer.Remarks, remark)
 	}
 	return answer, nil
@@ -107,14 +115,14 @@ func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all boo
 
 // lag describes in what way the location works with an older object than the desired one; empty if
 // it does not.
-func (q *Server) lag(row *table.Row, p placement.Place, assigned bool, inspected wire.InspectResponse) string {
+func (v *liveReader) lag(row *table.Row, p placement.Place, assigned bool, inspected wire.InspectResponse) string {
 	if !assigned {
 		if inspected.Live == nil {
 			return ""
 		}
 		return "it is no longer assigned to the location, which has yet to remove it, or keeps it"
 	}
-	d := objectstate.DesiredOf(q.config.Digest, row, p)
+	d := objectstate.DesiredOf(v.digest, row, p)
 	switch {
 	case d.Held != "":
 		return fmt.Sprintf("the location keeps what it has, and this is what it got last: %s: %s", d.HeldFor, d.Held)

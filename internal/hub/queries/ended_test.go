@@ -73,6 +73,7 @@ func newHostile(t *testing.T, objects, locations, size int) *hostile {
 	h.Server = New(Config{
 		Table: w.Table, Digest: renderer.Digest, Renderer: renderer, Rules: rules, Progress: tracker, Pruned: prune.New(func(key.Location) {}),
 		Releases: helm.New(), LeftOut: unreturned.New(func() {}), Committed: func(context.Context) error { return nil },
+		StreamConditions: func(context.Context) []table.Condition { return nil },
 	})
 	return h
 }
@@ -83,7 +84,6 @@ func TestAnswersEndWithTheirRequests(t *testing.T) {
 	for _, path := range []string{"status", "status?state=none", "status?placement=root", "status?watch=true", "render?object=core/configmaps/n/000000"} {
 		t.Run(path, func(t *testing.T) {
 			h := newHostile(t, 20, 20, 1)
-			h.config.StreamConditions = func(context.Context) []table.Condition { return nil }
 			ctx, cancel := context.WithCancel(t.Context())
 			h.onRender = cancel
 			defer func() {
@@ -106,28 +106,28 @@ func TestRenderIsBounded(t *testing.T) {
 	h := newHostile(t, 1, maxRenderInputs>>20+1, 1<<20)
 	o := numbered("s", 0)
 	state := h.config.Table.Snapshot()
-	_, err := h.render(t.Context(), state, o, state.Get(o.Key()), "")
+	_, err := h.renderings.render(t.Context(), state, o, state.Get(o.Key()), "")
 	if !apierrors.IsRequestEntityTooLargeError(err) || h.rendered > 0 {
 		t.Errorf("after %d renderings the error is %v", h.rendered, err)
 	}
-	if _, err := h.render(t.Context(), state, o, state.Get(o.Key()), "l0001"); err != nil {
+	if _, err := h.renderings.render(t.Context(), state, o, state.Get(o.Key()), "l0001"); err != nil {
 		t.Errorf("for one location: %v", err)
 	}
 	h = newHostile(t, 1, 10, 1)
 	state = h.config.Table.Snapshot()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.onRender = func() { cancel(errRenderTime) }
-	_, err = h.render(ctx, state, o, state.Get(o.Key()), "")
+	_, err = h.renderings.render(ctx, state, o, state.Get(o.Key()), "")
 	if !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "1 of 10 locations") {
 		t.Errorf("after the time limit the error is %v", err)
 	}
 	h.onRender = func() {}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := h.render(ended, state, o, state.Get(o.Key()), ""); !errors.Is(err, context.Canceled) {
+	if _, err := h.renderings.render(ended, state, o, state.Get(o.Key()), ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the request the error is %v", err)
 	}
-	if _, err := h.render(t.Context(), state, o, state.Get(o.Key()), ""); err != nil {
+	if _, err := h.renderings.render(t.Context(), state, o, state.Get(o.Key()), ""); err != nil {
 		t.Error(err)
 	}
 }

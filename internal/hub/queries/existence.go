@@ -108,12 +108,3 @@ func (e existence) notFound(o key.Object) error {
 	}
 	return err
 }
-
-// reportOf returns a location's report in the log; nil if there is none.
-func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
-	row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
-	if row == nil {
-		return nil
-	}
-	return row.Report()
-}

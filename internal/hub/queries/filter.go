@@ -1,16 +1,13 @@
 package queries
 
 import (
-	"context"
 	"net/url"
 	"slices"
 	"strings"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/respond"
-	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -75,79 +72,4 @@ func (f statusFilter) checkStates() error {
 		}
 	}
 	return nil
-}
-
-// leftStatuses returns, by path, the statuses of objects that locations report although they are
-// not assigned there, until the context ends.
-func (q *Server) leftStatuses(ctx context.Context, state table.Reader, s key.Space, f statusFilter, stale func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
-	all = map[string][]PlaceStatus{}
-	named := f.lists(key.Identity{Resource: key.Placements})
-	remaining, err := q.config.Progress.Unassigned(ctx, key.PathPrefix(s)+f.object)
-	if err != nil {
-		return nil, nil
-	}
-	for _, l := range remaining {
-		if ctx.Err() != nil {
-			break
-		}
-		o, err := key.ParsePath(l.Path)
-		if err != nil || !f.wants(o.Identity) {
-			continue
-		}
-		ps, ok := leftStatus(state, o, l.Location, stale(l.Location))
-		if !ok || !f.shows(&ps) || f.placement != "" && ps.LetGoBy != f.placement {
-			continue
-		}
-		if !named && f.placement == "" {
-			ps.LetGoBy = ""
-		}
-		if all[l.Path] == nil {
-			paths = append(paths, l.Path)
-		}
-		all[l.Path] = append(all[l.Path], ps)
-	}
-	return paths, all
-}
-
-// leftStatus returns the status of an object that is not assigned to a location. It returns false
-// if the location neither reports the object nor has to confirm its removal.
-func leftStatus(state table.Reader, o key.Object, l key.Location, stale bool) (PlaceStatus, bool) {
-	report, row := reportOf(state, o, l), state.Get(o.Key())
-	_, p, _ := placeOf(row, l)
-	if p.Leaves && objectstate.Removed(report, row.Meta.UID) || !p.Leaves && (report == nil || objectstate.Removed(report, "")) {
-		return PlaceStatus{}, false
-	}
-	ps := placeStatusOf(l, objectstate.Left(report, stale))
-	cause, placement := objectstate.LetGo(report)
-	ps.LetGoBy = placement
-	if ps.Cause = CauseUnassigned; cause != wire.Unassigned && (row == nil || row.Meta.Deleting) {
-		ps.Cause = CauseDeleted
-	}
-	return ps, true
-}
-
-// leftOf counts the objects of a space that locations report although they are not assigned there,
-// if the reader may list them, until the context ends.
-func (q *Server) leftOf(ctx context.Context, state table.Reader, s key.Space, f statusFilter) (n v1alpha1.LeftCounts) {
-	remaining, err := q.config.Progress.Unassigned(ctx, key.PathPrefix(s))
-	if err != nil {
-		return n
-	}
-	for _, l := range remaining {
-		if ctx.Err() != nil {
-			break
-		}
-		o, err := key.ParsePath(l.Path)
-		if err != nil || !f.lists(o.Identity) {
-			continue
-		}
-		switch ps, left := leftStatus(state, o, l.Location, false); {
-		case !left:
-		case objectstate.Left(reportOf(state, o, l.Location), false).Stays():
-			n.Leftovers++
-		case ps.State != "":
-			n.Leaving++
-		}
-	}
-	return n
 }

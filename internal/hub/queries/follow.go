@@ -54,7 +54,7 @@ func Follows(r *http.Request) bool { return r.URL.Query().Get("watch") == "true"
 
 // follower sends changes in the status of a space to one client.
 type follower struct {
-	*Server
+	status *statusServer
 	rights *rights
 	filter statusFilter
 	out    *json.Encoder
@@ -78,17 +78,17 @@ type changedPlaces struct {
 
 // follow responds with the status of a space, and then with its changes, until the client
 // disconnects, its rights change, or it is too far behind.
-func (q *Server) follow(w http.ResponseWriter, r *http.Request, rights *rights, f statusFilter) {
-	snapshot := q.config.Table.Snapshot()
-	c := &follower{Server: q, rights: rights, filter: f, out: json.NewEncoder(w), http: http.NewResponseController(w), dirty: map[key.Identity]*changedPlaces{}}
-	conditions := table.WithEnd(q.config.StreamConditions(r.Context()), errEnded)
+func (s *statusServer) follow(w http.ResponseWriter, r *http.Request, rights *rights, f statusFilter) {
+	snapshot := s.table.Snapshot()
+	c := &follower{status: s, rights: rights, filter: f, out: json.NewEncoder(w), http: http.NewResponseController(w), dirty: map[key.Identity]*changedPlaces{}}
+	conditions := table.WithEnd(s.conditions(r.Context()), errEnded)
 	if rights.space != key.Root {
 		conditions = append(conditions, table.ObjectExists(rights.space.Key(), snapshot.Rev, errEnded))
 	}
 	for i, topic := range []table.Topic{
 		table.PrefixTopic(key.SpacePrefix(rights.space)), table.SpaceReportTopic(rights.space), table.PrefixTopic(key.ResourcePrefix(key.Root, key.Locations)),
 	} {
-		sub, err := q.config.Table.Subscribe(snapshot.Rev, conditions, topic)
+		sub, err := s.table.Subscribe(snapshot.Rev, conditions, topic)
 		if err != nil {
 			respond.Error(w, r, apierrors.NewServiceUnavailable("the state has moved on, or the access was just changed: ask again"))
 			return
@@ -125,7 +125,7 @@ func (c *follower) begin(ctx context.Context, state *table.Snapshot) error {
 		return err
 	}
 	var next string
-	for one := range c.objectStatuses(ctx, state, c.rights.space, c.filter, page{}, &next) {
+	for one := range c.status.objects.page(ctx, state, c.rights.space, c.filter, page{}, &next) {
 		if err := ctx.Err(); err != nil {
 			return err // it may be incomplete
 		}
@@ -159,7 +159,7 @@ func (c *follower) run(ctx context.Context) {
 		case <-c.subs[2].Wake():
 		case <-c.headDue.C:
 			c.pending = false
-			if err = c.tellHead(ctx, c.config.Table.Snapshot()); err == nil {
+			if err = c.tellHead(ctx, c.status.table.Snapshot()); err == nil {
 				err = c.flush()
 			}
 		case <-ping.C:
@@ -173,7 +173,7 @@ func (c *follower) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if len(c.dirty) > 0 && c.tell(ctx, c.config.Table.Snapshot()) != nil {
+		if len(c.dirty) > 0 && c.tell(ctx, c.status.table.Snapshot()) != nil {
 			return
 		}
 	}
@@ -249,7 +249,7 @@ func (c *follower) recordLocation(ch table.Change) {
 		return
 	}
 	l := key.Location(o.Name)
-	c.config.Table.Snapshot().Ascend(key.OriginReports(l, c.rights.space, key.Placed), func(row *table.Row) bool {
+	c.status.table.Snapshot().Ascend(key.OriginReports(l, c.rights.space, key.Placed), func(row *table.Row) bool {
 		if r, err := key.ParseReport(row.Key); err == nil {
 			c.record(r.Identity).locations[l] = struct{}{}
 		}
@@ -266,7 +266,7 @@ func (c *follower) recordLocation(ch table.Change) {
 // proportional to their number.
 func (c *follower) assignedTo(l key.Location) (keys []string) {
 	prefix := key.SpacePrefix(c.rights.space)
-	c.config.Table.AscendMembers(l, func(row *table.Row) (from string, more bool) {
+	c.status.table.AscendMembers(l, func(row *table.Row) (from string, more bool) {
 		if row.Key < prefix {
 			return prefix, true
 		}
@@ -316,10 +316,10 @@ func (c *follower) tell(ctx context.Context, state *table.Snapshot) error {
 func (c *follower) event(ctx context.Context, state *table.Snapshot, id key.Identity, changed *changedPlaces, stale func(key.Location) bool) StatusEvent {
 	o, f := key.Object{Space: c.rights.space, Identity: id}, c.filter
 	f.object = id.String()
-	_, left := c.leftStatuses(ctx, state, o.Space, f, stale)
+	_, left := c.status.objects.left(ctx, state, o.Space, f, stale)
 	status := &ObjectStatus{Object: f.object}
 	if row := state.Get(o.Key()); row != nil {
-		if now := c.objectStatus(ctx, state, o, row, f, stale, left[o.Path()]); now != nil {
+		if now := c.status.objects.status(ctx, state, o, row, f, stale, left[o.Path()]); now != nil {
 			status = now
 		} else {
 			status.Places = left[o.Path()]
@@ -348,7 +348,7 @@ func (c *follower) event(ctx context.Context, state *table.Snapshot, id key.Iden
 // tellHead sends the Status if it has changed.
 func (c *follower) tellHead(ctx context.Context, state table.Reader) error {
 	began := time.Now()
-	head := c.Server.head(ctx, state, c.rights, c.filter)
+	head := c.status.head(ctx, state, c.rights, c.filter)
 	c.looking = time.Since(began)
 	if err := ctx.Err(); err != nil {
 		return err

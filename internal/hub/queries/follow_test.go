@@ -34,7 +34,7 @@ func following(objects int, locationOf func(i int) key.Location) (*follower, *ta
 		}
 	}
 	w.Reset(1, all)
-	return &follower{Server: New(Config{Table: w.Table}), rights: &rights{space: "s"}, dirty: map[key.Identity]*changedPlaces{}}, w
+	return &follower{status: New(Config{Table: w.Table}).status, rights: &rights{space: "s"}, dirty: map[key.Identity]*changedPlaces{}}, w
 }
 
 // stale returns the change by which a location becomes disconnected.

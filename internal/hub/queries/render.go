@@ -56,8 +56,16 @@ type gotten struct {
 // maxObject is the maximum size of a request body.
 const maxObject = 3 << 20
 
-// serveRender responds with Renderings.
-func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rights) {
+// renderings renders objects for locations, stored ones and those that users send. It bounds the size and the
+// time of a response, and stores nothing. It is safe for concurrent use.
+type renderings struct {
+	table    *table.Table
+	renderer *render.Renderer
+	rules    placement.RulesOf
+}
+
+// serve responds with Renderings.
+func (q *renderings) serve(w http.ResponseWriter, r *http.Request, rights *rights) {
 	o, err := key.ParseIn(rights.space, r.URL.Query().Get("object"))
 	if err != nil {
 		respond.Error(w, r, respond.BadRequest("%v", err))
@@ -67,7 +75,7 @@ func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rig
 		respond.Error(w, r, err)
 		return
 	}
-	snapshot := q.config.Table.Snapshot()
+	snapshot := q.table.Snapshot()
 	row := snapshot.Get(o.Key())
 	if r.Method == http.MethodPost {
 		if err := rights.writes(o); err != nil {
@@ -147,13 +155,13 @@ func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
 
 // render renders a row for one location, or for all that its space may see if none is given, until
 // the context ends. It fails before it renders anything if the renderings would be too large together.
-func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
+func (q *renderings) render(ctx context.Context, state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
 	answer := Renderings{Object: o.Identity.String(), Renderings: []Rendering{}}
 	locations, err := shownLocations(ctx, state, o.Space, only)
 	if err != nil {
 		return answer, err
 	}
-	class := placement.ClassesOf(state, o, row, q.config.Rules)
+	class := placement.ClassesOf(state, o, row, q.rules)
 	classes, distinct := make([]*placement.Class, len(locations)), map[*placement.Class]struct{}{}
 	for i, location := range locations {
 		if err := ctx.Err(); err != nil {
@@ -241,10 +249,10 @@ func (g gotten) placed(p key.Placing, o key.Object) gotten {
 
 // gotten returns the result for one location, or the reason why it keeps its present object. It renders at most once,
 // and leaves the cache to what locations get.
-func (q *Server) gotten(row *table.Row, p placement.Place) gotten {
+func (q *renderings) gotten(row *table.Row, p placement.Place) gotten {
 	var made render.Rendered
 	d := objectstate.DesiredOf(func(e *table.Entry, class *placement.Class) (sum wire.Sum, err error) {
-		made, err = q.config.Renderer.Once(e, class)
+		made, err = q.renderer.Once(e, class)
 		return made.Digest, err
 	}, row, p)
 	if d.Held != "" {

@@ -1,7 +1,6 @@
 package queries
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -26,19 +25,6 @@ type rights struct {
 type listed struct {
 	resource  key.Resource
 	namespace string
-}
-
-// rightsOf returns the rights of the user of a request.
-func (q *Server) rightsOf(ctx context.Context, s key.Space) *rights {
-	return &rights{
-		may: func(verb string, o key.Object) bool { return q.config.May == nil || q.config.May(ctx, verb, o) },
-		mayLook: func(l key.Location, sub string) bool {
-			o := key.Object{Space: s, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}
-			return q.config.MaySub == nil || q.config.MaySub(ctx, "get", o, sub)
-		},
-		space: s,
-		known: map[listed]bool{},
-	}
 }
 
 // lists reports whether the reader may list objects of this resource and namespace.

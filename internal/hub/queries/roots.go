@@ -23,10 +23,10 @@ type rootTotal struct {
 	degraded  []v1alpha1.PlacementError // listed after the failed pairs
 }
 
-// totalsOfRoot summarizes the Placements of root that select a space, for that space only. It
+// ofRoot summarizes the Placements of root that select a space, for that space only. It
 // computes the totals from all objects of the space, since storing them would need an entry for
 // each Placement and space. It ends with the context.
-func (q *Server) totalsOfRoot(ctx context.Context, state table.Reader, rights *rights) []PlacementTotal {
+func (r *placementTotals) ofRoot(ctx context.Context, state table.Reader, rights *rights) []PlacementTotal {
 	s := rights.space
 	reaching := placement.Reaching(state, s)
 	if len(reaching) == 0 {
@@ -40,11 +40,11 @@ func (q *Server) totalsOfRoot(ctx context.Context, state table.Reader, rights *r
 	byName := map[key.PlacementRef]*rootTotal{}
 	for i, p := range reaching {
 		t := &rootTotal{PlacementTotal: PlacementTotal{Name: p.Placement.In(s), Suspended: p.Suspended}, locations: map[key.Location]struct{}{}}
-		for _, partial := range q.config.Releases.PartialReleases(p.Placement, s) {
+		for _, partial := range r.releases.PartialReleases(p.Placement, s) {
 			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)
 			t.PartOf = append(t.PartOf, partial.String())
 		}
-		t.StatusLeftOut = q.config.LeftOut.Missed(p.Placement, s).Without(unknown).String()
+		t.StatusLeftOut = r.leftOut.Missed(p.Placement, s).Without(unknown).String()
 		totals[i], byName[t.Name] = t, t
 	}
 	stale := staleIn(state)
@@ -70,7 +70,7 @@ func (q *Server) totalsOfRoot(ctx context.Context, state table.Reader, rights *r
 				if m.Yields(l) {
 					continue
 				}
-				t.add(o, l, q.objectState(state, o, row, m, l, stale(l)), rights)
+				t.add(o, l, r.objectState(state, o, row, m, l, stale(l)), rights)
 			}
 		}
 		return true
@@ -85,12 +85,12 @@ func (q *Server) totalsOfRoot(ctx context.Context, state table.Reader, rights *r
 }
 
 // objectState returns the state of an object at a location that a policy selects for it.
-func (q *Server) objectState(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, stale bool) objectstate.Status {
+func (r *placementTotals) objectState(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, stale bool) objectstate.Status {
 	p, ok := m.Place(l)
 	if !ok {
 		return objectstate.Refused(m.Refusal(l))
 	}
-	return objectstate.Assigned(q.config.Digest, row, p, reportOf(state, o, l), stale)
+	return objectstate.Assigned(r.digest, row, p, reportOf(state, o, l), stale)
 }
 
 // add counts an object at a location.

@@ -1,0 +1,64 @@
+package queries
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/helm"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/progress"
+	"orrery.dev/orrery/internal/hub/engine/unreturned"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// placementTotals summarizes Placements for one space. Totals name no object that the reader may not list.
+// It is safe for concurrent use.
+type placementTotals struct {
+	digest   objectstate.Digest
+	progress *progress.Tracker
+	releases *helm.Index
+	leftOut  *unreturned.Index
+}
+
+// ofSpace summarizes the Placements of a space, until the context ends. Counts may be outdated by at most
+// the delay of the progress tracker.
+func (t *placementTotals) ofSpace(ctx context.Context, state table.Reader, rights *rights, s key.Space) []PlacementTotal {
+	all := []PlacementTotal{}
+	unknown := func(object string) bool { // the name may stand for a whole kind
+		id, err := key.ParseIdentity(object)
+		return err == nil && !rights.lists(id)
+	}
+	state.Ascend(key.ResourcePrefix(s, key.Placements), func(row *table.Row) bool {
+		if ctx.Err() != nil {
+			return false
+		}
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			return true
+		}
+		p := key.Placement{Space: s, Name: o.Name}
+		resolved, ok := placement.StatusOf(state, p)
+		if !ok {
+			return true
+		}
+		counts := t.progress.Placement(ctx, p)
+		var partly []string
+		for _, partial := range t.releases.PartialReleases(p, s) {
+			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)
+			partly = append(partly, partial.String())
+		}
+		all = append(all, PlacementTotal{
+			Unknown: resolved.Unknown, PartOf: partly, StatusLeftOut: t.leftOut.Missed(p, s).Without(unknown).String(),
+			Name: p.In(s), Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
+			Spaces: int64(resolved.Spaces), Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
+			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return e.Space == "" && unknown(e.Object) }),
+		})
+		return true
+	})
+	return all
+}
