@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
@@ -24,48 +21,17 @@ import (
 // watch needs no goroutine, no channel and none of the state of the handlers in
 // k8s.io/apiserver. These still parse and check the request; they only do not serve it.
 
-// medium encodes the events of watches of one kind in one media type. All these watches share
-// it.
-type medium struct {
-	mediaType     string
-	framer        runtime.Framer
-	object, event runtime.Encoder
-	ids           map[watch.EventType]runtime.Identifier
-}
-
-// streams maps media types to their encodings.
-type streams map[string]*medium
-
-// write writes one event, as the handlers of k8s.io/apiserver do.
-func (m *medium) write(e watch.Event, w io.Writer) error {
-	to := m.framer.NewFrameWriter(w)
-	encode := func(o runtime.Object, to io.Writer) error {
-		var object, event bytes.Buffer
-		if err := m.object.Encode(o, &object); err != nil {
-			return err
-		}
-		if err := m.event.Encode(&metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: object.Bytes()}}, &event); err != nil {
-			return err
-		}
-		return writeAll(to, event.Bytes())
-	}
-	if o, ok := e.Object.(runtime.CacheableObject); ok {
-		return o.CacheEncode(m.ids[e.Type], encode, to)
-	}
-	return encode(e.Object, to)
-}
-
 // watching serves watches: directly if possible, otherwise with next.
-func (r *reader) watching(scope *handlers.RequestScope, next http.HandlerFunc) http.HandlerFunc {
+func watching(r *reader, scope *handlers.RequestScope, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		negotiated, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
-		to := r.shape.streams[negotiated.Accepted.MediaType]
+		to := r.format.shape.streams[negotiated.Accepted.MediaType]
 		if err != nil || negotiated.Convert != nil || to == nil || wsstream.IsWebSocketRequest(req) {
 			cuttable(next)(w, req)
 			return
 		}
 		d, task := &direct{medium: to, w: w}, &routine.Task{}
-		ctx, cancel := context.WithCancel(context.WithValue(req.Context(), directKey{}, d))
+		ctx, cancel := context.WithCancel(context.WithValue(req.Context(), serverKey{}, d))
 		served := false
 		defer func() {
 			if !served {
@@ -89,8 +55,6 @@ func (r *reader) watching(scope *handlers.RequestScope, next http.HandlerFunc) h
 	}
 }
 
-type directKey struct{}
-
 // direct writes the events of a watch to its client. The handlers take it for the watch.
 type direct struct {
 	*medium
@@ -102,7 +66,17 @@ type direct struct {
 	taken  int64
 }
 
-var _ watch.Interface = &direct{}
+var (
+	_ watch.Interface = &direct{}
+	_ watchServer     = &direct{}
+	_ eventWriter     = &direct{}
+)
+
+// adopt implements watchServer.
+func (d *direct) adopt(w *watcher) watch.Interface {
+	d.watcher = w
+	return d
+}
 
 // ResultChan is never read.
 func (d *direct) ResultChan() <-chan watch.Event { return nil }
@@ -114,7 +88,7 @@ func (d *direct) Stop() {}
 func (d *direct) close() {
 	if d.watcher != nil {
 		d.watcher.sub.Close()
-		d.watcher.reader.server.watches.Done()
+		d.watcher.reader.watches.end()
 	}
 }
 
@@ -158,7 +132,7 @@ func (d *direct) end(err error) error {
 // fail sends an error event with the reason why the watch ends.
 func (d *direct) fail(err error) error {
 	if d.buffer == nil {
-		d.buffer = d.watcher.reader.server.buffers.get()
+		d.buffer = d.watcher.reader.format.buffers.get()
 	}
 	defer d.letGo()
 	if err := d.write(watch.Event{Type: watch.Error, Object: statusOf(expired(err))}, d.buffer); err != nil {
@@ -170,7 +144,7 @@ func (d *direct) fail(err error) error {
 // add appends an event to the buffer, and flushes a large buffer.
 func (d *direct) add(timer *bookmarkTimer, e watch.Event) error {
 	if d.buffer == nil {
-		d.buffer = d.watcher.reader.server.buffers.get()
+		d.buffer = d.watcher.reader.format.buffers.get()
 	}
 	if d.write(e, d.buffer) != nil {
 		return errStopped
@@ -214,7 +188,7 @@ func (d *direct) writeOut() error {
 
 func (d *direct) letGo() {
 	if d.buffer != nil {
-		d.watcher.reader.server.buffers.put(d.buffer)
+		d.watcher.reader.format.buffers.put(d.buffer)
 		d.buffer = nil
 	}
 }
@@ -239,7 +213,7 @@ func (w *watcher) attend(timer *bookmarkTimer, taken int64, done <-chan struct{}
 		case <-w.over:
 			w.cut(time.Now())
 			return
-		case <-w.reader.server.done:
+		case <-w.reader.watches.done:
 			w.cut(time.Now())
 			return
 		case <-timer.C:

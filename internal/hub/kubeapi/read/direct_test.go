@@ -42,11 +42,11 @@ func TestWrittenDirectly(t *testing.T) {
 func recorded(t *testing.T, f *fixture, gvr schema.GroupVersionResource, path, accept string, direct bool) string {
 	t.Helper()
 	r := f.reader(Space("a"), gvr)
-	scope := r.kind.Scope("")
+	scope := r.view.kind.Scope("")
 	handler := handlers.ListResource(r, r, scope, true, time.Minute)
 	serve := cuttable(handler)
 	if direct {
-		serve = r.watching(scope, handler)
+		serve = watching(r, scope, handler)
 	}
 	req := httptest.NewRequest(http.MethodGet, "/"+path+"?watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=3", http.NoBody)
 	req.Header.Set("Accept", accept)

@@ -1,7 +1,9 @@
 package read
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -44,6 +46,37 @@ type encoding struct {
 // catalog maps the identifiers of the encoders that handlers use for one kind to what these
 // need. It is immutable.
 type catalog map[apiruntime.Identifier]encoding
+
+// medium encodes the events of watches of one kind in one media type. All these watches share
+// it.
+type medium struct {
+	mediaType     string
+	framer        apiruntime.Framer
+	object, event apiruntime.Encoder
+	ids           map[watch.EventType]apiruntime.Identifier
+}
+
+// streams maps media types to their encodings.
+type streams map[string]*medium
+
+// write writes one event, as the handlers of k8s.io/apiserver do.
+func (m *medium) write(e watch.Event, w io.Writer) error {
+	to := m.framer.NewFrameWriter(w)
+	encode := func(o apiruntime.Object, to io.Writer) error {
+		var object, event bytes.Buffer
+		if err := m.object.Encode(o, &object); err != nil {
+			return err
+		}
+		if err := m.event.Encode(&metav1.WatchEvent{Type: string(e.Type), Object: apiruntime.RawExtension{Raw: object.Bytes()}}, &event); err != nil {
+			return err
+		}
+		return writeAll(to, event.Bytes())
+	}
+	if o, ok := e.Object.(apiruntime.CacheableObject); ok {
+		return o.CacheEncode(m.ids[e.Type], encode, to)
+	}
+	return encode(e.Object, to)
+}
 
 // newCatalog returns every encoder that the handlers may make from a serializer, and the
 // encoding of watches for each media type.

@@ -17,18 +17,18 @@ type event struct {
 
 // events returns the effects of a step on the objects that a query and a selection choose, in
 // the order of places.
-func (r *reader) events(q query, s selection, step table.Step) []event {
+func (h *history) events(q query, s selection, step table.Step) []event {
 	var events []event
 	changes := step.Changes
-	if !r.display.reports { // composed has merged those
-		changes = r.merged(q, changes)
+	if !h.view.display.reports { // composed has merged those
+		changes = h.merged(q, changes)
 	}
 	for _, c := range changes {
-		if e, ok := r.event(s, c); ok {
+		if e, ok := h.event(s, c); ok {
 			events = append(events, e)
 		}
 	}
-	if r.display.exportView {
+	if h.view.display.exportView {
 		writtenLast(events, step.Rev)
 	}
 	return events
@@ -37,16 +37,16 @@ func (r *reader) events(q query, s selection, step table.Step) []event {
 // merged returns one change for each place in the view. Two rows may exchange a place in one
 // revision: when the object of one space is deleted, that of another space with the same identity
 // may appear. For clients, this is one change of one object.
-func (r *reader) merged(q query, changes []table.Change) []table.Change {
+func (h *history) merged(q query, changes []table.Change) []table.Change {
 	var mine []table.Change
 	for _, c := range changes {
 		if !q.matches(c.Row().Key) {
 			continue
 		}
-		if c.Prev != nil && !r.lens.contains(c.Prev) {
+		if c.Prev != nil && !h.view.lens.contains(c.Prev) {
 			c.Prev = nil
 		}
-		if c.Cur != nil && !r.lens.contains(c.Cur) {
+		if c.Cur != nil && !h.view.lens.contains(c.Cur) {
 			c.Cur = nil
 		}
 		if c.Prev != nil || c.Cur != nil {
@@ -54,11 +54,11 @@ func (r *reader) merged(q query, changes []table.Change) []table.Change {
 		}
 	}
 	slices.SortStableFunc(mine, func(a, b table.Change) int {
-		return strings.Compare(r.lens.place(a.Row()), r.lens.place(b.Row()))
+		return strings.Compare(h.view.lens.place(a.Row()), h.view.lens.place(b.Row()))
 	})
 	merged := mine[:0]
 	for _, c := range mine {
-		if n := len(merged); n > 0 && r.lens.place(merged[n-1].Row()) == r.lens.place(c.Row()) {
+		if n := len(merged); n > 0 && h.view.lens.place(merged[n-1].Row()) == h.view.lens.place(c.Row()) {
 			last := &merged[n-1]
 			if c.Prev != nil {
 				last.Prev = c.Prev
@@ -74,37 +74,52 @@ func (r *reader) merged(q query, changes []table.Change) []table.Change {
 }
 
 // event returns the event of a change for a selection; ok is false if there is none.
-func (r *reader) event(s selection, c table.Change) (e event, ok bool) {
-	before, after := r.shown(c.Prev, s), r.shown(c.Cur, s)
+func (h *history) event(s selection, c table.Change) (e event, ok bool) {
+	before, after := h.view.shown(c.Prev, s), h.view.shown(c.Cur, s)
 	switch {
 	case after && !before:
 		return event{watch.Added, c.Cur}, true
 	case before && !after:
 		return event{watch.Deleted, c.Prev}, true
-	case before && after && !r.looksSame(c):
+	case before && after && !h.looksSame(c):
 		return event{watch.Modified, c.Cur}, true
 	}
 	return event{}, false
 }
 
 // looksSame reports whether clients of the view can't distinguish the two rows of a change.
-func (r *reader) looksSame(c table.Change) bool {
+func (h *history) looksSame(c table.Change) bool {
 	switch {
-	case r.display.reports:
-		return r.looksSameReported(c)
-	case r.display.location == "":
+	case h.view.display.reports:
+		return h.view.reports.looksSame(c)
+	case h.view.display.location == "":
 		return c.SameEntry()
 	}
-	if c.SameEntry() && classAt(c.Prev, r.display.location) == classAt(c.Cur, r.display.location) {
+	if c.SameEntry() && classAt(c.Prev, h.view.display.location) == classAt(c.Cur, h.view.display.location) {
 		return true
 	}
 	if !sameSource(c.Prev, c.Cur) {
 		return false
 	}
-	before, err := r.digest(c.Prev)
+	before, err := h.view.digest(c.Prev)
 	if err != nil {
 		return false
 	}
-	after, err := r.digest(c.Cur)
+	after, err := h.view.digest(c.Cur)
 	return err == nil && before == after
+}
+
+// writtenLast moves objects that were written at a revision behind the other events of it. The
+// last event carries the revision, which the writer of the object received. The others, which
+// entered or left the view by that write, carry an earlier one.
+func writtenLast(events []event, rev int64) {
+	slices.SortStableFunc(events, func(a, b event) int {
+		switch x, y := a.row.ModRev == rev, b.row.ModRev == rev; {
+		case x == y:
+			return 0
+		case x:
+			return 1
+		}
+		return -1
+	})
 }

@@ -15,19 +15,19 @@ import (
 // stillAccepted reports whether the view's state at a revision, and all changes since, may be read
 // now. For claimed kinds, the currently accepted claims decide. They do not apply to objects that
 // were in the view under an earlier claim.
-func (r *reader) stillAccepted(rev int64) bool {
-	l, ok := r.lens.(exportLens)
+func (v *view) stillAccepted(rev int64) bool {
+	l, ok := v.lens.(exportLens)
 	// The acceptance may have changed while the request waited.
-	return !ok || r.kind.Custom != nil || l.acceptedSince(r.server.config.Table, r.kind, min(rev, l.DecidedAt))
+	return !ok || v.kind.Custom != nil || l.acceptedSince(v.table, v.kind, min(rev, l.DecidedAt))
 }
 
 // acceptanceError returns an error if the accepted claims have changed since the request was
 // authorized, so that it may not read a state.
-func (r *reader) acceptanceError(st state, verb string) error {
-	if r.stillAccepted(st.rev) {
+func (v *view) acceptanceError(st state, verb string) error {
+	if v.stillAccepted(st.rev) {
 		return nil
 	}
-	return apierrors.NewServerTimeout(r.kind.GVR.GroupResource(), verb, 1)
+	return apierrors.NewServerTimeout(v.kind.GVR.GroupResource(), verb, 1)
 }
 
 // acceptedSince reports whether the claims of a kind by the export, and the acceptance of these by

@@ -106,18 +106,3 @@ func (l display) owners(row *table.Row, all gjson.Result) (raw string, err error
 func spaceColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: "Space", Type: "string", Description: "The space of the object."}
 }
-
-// writtenLast moves objects that were written at a revision behind the other events of it. The
-// last event carries the revision, which the writer of the object received. The others, which
-// entered or left the view by that write, carry an earlier one.
-func writtenLast(events []event, rev int64) {
-	slices.SortStableFunc(events, func(a, b event) int {
-		switch x, y := a.row.ModRev == rev, b.row.ModRev == rev; {
-		case x == y:
-			return 0
-		case x:
-			return 1
-		}
-		return -1
-	})
-}

@@ -36,7 +36,7 @@ func shown(t tester, o *object) (place, rest string, rev int64) {
 	}
 	field := `"resourceVersion":"` + version + `"`
 	plain := strings.Replace(strings.Replace(b.String(), field+",", "", 1), field, "", 1)
-	return o.reader.lens.place(o.row), plain, rev
+	return o.format.view.lens.place(o.row), plain, rev
 }
 
 // sameJSON compares objects whatever the order of their fields.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -181,6 +182,31 @@ func (l spaceLens) display(_ *table.Table, k *kinds.Kind) display {
 	return display{counts: placement.Never(k.Resource) == "", foreign: l.home(k.Resource) != l.name}
 }
 
+// conditions require that the space is the one that existed at the revision, and that it still
+// defines the kind in the same way.
+func (l spaceLens) conditions(c *Config, k *kinds.Kind, from int64) []table.Condition {
+	all := l.exists(c, from)
+	if k.Custom == nil || k.GVK.Group == v1alpha1.Group || c.Defines == nil {
+		return all
+	}
+	for _, definition := range c.DefinedBy(l.name, k) {
+		all = append(all, table.Condition{
+			Key:   definition,
+			IsMet: func(*table.Row) bool { return c.Defines(l.name, k) },
+			End:   errStopped,
+		})
+	}
+	return all
+}
+
+// exists returns the conditions that the space exists, and is the one that existed at the revision.
+func (l spaceLens) exists(c *Config, from int64) []table.Condition {
+	if l.name == key.Root {
+		return nil
+	}
+	return []table.Condition{table.ObjectExists(l.name.Key(), c.Table.Rev(), errStopped), table.ObjectExists(l.name.Key(), from, errAnother)}
+}
+
 // AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation. Two spaces may
 // define a kind differently, so kinds that CRDs define are served as PartialObjectMetadata.
 func AllSpaces() Lens { return allSpacesLens{} }
@@ -226,6 +252,9 @@ func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Ro
 		from = key.After(key.SpacePrefix(space))
 	}
 }
+
+// conditions returns none: spaces may be created and deleted.
+func (allSpacesLens) conditions(*Config, *kinds.Kind, int64) []table.Condition { return nil }
 
 func (allSpacesLens) since(*table.Table) int64 { return 0 }
 

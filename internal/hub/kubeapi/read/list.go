@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +18,7 @@ type list struct {
 	metav1.ListMeta
 	// Items must have this name: the libraries recognize a list by it.
 	Items  []*object
-	reader *reader
+	format *format
 }
 
 var (
@@ -45,8 +44,8 @@ func (l *list) GetObject() runtime.Object {
 
 // CacheEncode writes the list item by item if it can, see object.CacheEncode.
 func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	buffer := l.reader.server.buffers.get()
-	defer l.reader.server.buffers.put(buffer)
+	buffer := l.format.buffers.get()
+	defer l.format.buffers.put(buffer)
 	p := &pieces{to: w, buffer: buffer}
 	if err := l.encode(id, encode, p); err != nil {
 		return err
@@ -55,17 +54,17 @@ func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io
 }
 
 func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w *pieces) error {
-	switch e := l.reader.shape.catalog[id]; e.form {
+	switch e := l.format.shape.catalog[id]; e.form {
 	case formJSON:
 		return l.writeJSON(encode, w)
 	case formPretty:
 		return l.writePretty(encode, w)
 	case formProtobuf:
-		if l.reader.transcoder() != nil {
+		if l.format.transcoder() != nil {
 			return l.writeProtobuf(w)
 		}
 	case formUnknown:
-		l.reader.server.fallbacks.Add(1)
+		l.format.fallbacks.Add(1)
 	}
 	decoded, err := l.decode()
 	if err != nil {
@@ -77,10 +76,10 @@ func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writ
 // decode returns a list of decoded objects. It fails if that would take too much memory; clients
 // then have to request pages or JSON.
 func (l *list) decode() (runtime.Object, error) {
-	if size, limit := totalSize(l.Items), l.reader.server.config.DecodedListBytes; size > limit {
+	if size, limit := totalSize(l.Items), l.format.decodedBytes; size > limit {
 		return nil, tooLarge(size, limit)
 	}
-	decoded := l.reader.NewList()
+	decoded := l.format.view.newList()
 	items := make([]runtime.Object, 0, len(l.Items))
 	for _, o := range l.Items {
 		item, err := o.decode()
@@ -107,7 +106,7 @@ func (l *list) head() ([]byte, error) {
 	head, err := json.Marshal(struct {
 		metav1.TypeMeta `json:",inline"`
 		metav1.ListMeta `json:"metadata"`
-	}{metav1.TypeMeta{Kind: l.reader.shape.listKind, APIVersion: l.reader.shape.apiVersion}, l.ListMeta})
+	}{metav1.TypeMeta{Kind: l.format.shape.listKind, APIVersion: l.format.shape.apiVersion}, l.ListMeta})
 	if err != nil {
 		return nil, fmt.Errorf("encode list: %w", err)
 	}
@@ -146,7 +145,7 @@ func (l *list) writeItem(o *object, converted []byte, w io.Writer) error {
 	if converted != nil {
 		return writeAll(w, converted)
 	}
-	return o.writeWithout(l.reader.shape.itemHead, w)
+	return o.writeWithout(l.format.shape.itemHead, w)
 }
 
 // converted returns the items whose stored version is not the served one. They are converted
@@ -158,7 +157,7 @@ func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*obj
 	for _, o := range l.Items {
 		if o.asServed() {
 			// Served bytes can only lack metadata.
-			if _, err := stored(o.row.Entry); err != nil && !l.reader.display.reports {
+			if _, err := stored(o.row.Entry); err != nil && !l.format.view.display.reports {
 				return nil, err
 			}
 			continue
@@ -172,12 +171,12 @@ func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*obj
 			return nil, fmt.Errorf("encode %q: %w", o.row.Key, err)
 		}
 		item := bytes.TrimSpace(b.Bytes())
-		if head := l.reader.shape.itemHead; len(head) > 0 && bytes.HasPrefix(item, head) {
+		if head := l.format.shape.itemHead; len(head) > 0 && bytes.HasPrefix(item, head) {
 			item = item[len(head)-1:]
 			item[0] = '{'
 		}
-		if size += len(item); size > l.reader.server.config.DecodedListBytes {
-			return nil, tooLarge(totalSize(l.Items), l.reader.server.config.DecodedListBytes)
+		if size += len(item); size > l.format.decodedBytes {
+			return nil, tooLarge(totalSize(l.Items), l.format.decodedBytes)
 		}
 		if others == nil {
 			others = map[*object][]byte{}
@@ -187,17 +186,110 @@ func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*obj
 	return others, nil
 }
 
-func tooLarge(size, limit int) error {
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-		"the list has %d bytes, more than the %d that are served at once if they have to be converted: ask for pages with limit, or for JSON of the version that is stored", size, limit))
-}
-
-func totalSize(items []*object) (n int) {
-	for _, o := range items {
-		n += len(o.row.Value)
-		if composed, ok := o.row.In.(*reported); ok && composed.source != nil {
-			n += len(composed.source.Value)
+// writePretty writes the list as json.MarshalIndent would, with one item in memory at a time.
+func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	others, err := l.converted(encode)
+	if err != nil {
+		return err
+	}
+	head, err := l.head()
+	if err != nil {
+		return err
+	}
+	buffer := l.format.buffers.get()
+	defer l.format.buffers.put(buffer)
+	if err := json.Indent(buffer, head, "", prettyIndent); err != nil {
+		return fmt.Errorf("indent list: %w", err)
+	}
+	buffer.Truncate(buffer.Len() - len("\n}"))
+	buffer.WriteString(",\n" + prettyIndent + `"items": [`)
+	if err := writeAll(w, buffer.Bytes()[:1], buffer.Bytes()[1:]); err != nil {
+		return err
+	}
+	for i, o := range l.Items {
+		buffer.Reset()
+		if i > 0 {
+			buffer.WriteByte(',')
+		}
+		buffer.WriteString("\n" + prettyIndent + prettyIndent)
+		if err := l.indentItem(o, others[o], buffer); err != nil {
+			return err
+		}
+		if err := writeAll(w, buffer.Bytes()); err != nil {
+			return err
 		}
 	}
-	return n
+	end := "]\n}"
+	if len(l.Items) > 0 {
+		end = "\n" + prettyIndent + end
+	}
+	return writeAll(w, []byte(end))
+}
+
+func (l *list) indentItem(o *object, converted []byte, to *bytes.Buffer) error {
+	plain := l.format.buffers.get()
+	defer l.format.buffers.put(plain)
+	if err := l.writeItem(o, converted, plain); err != nil {
+		return err
+	}
+	if err := json.Indent(to, plain.Bytes(), prettyIndent+prettyIndent, prettyIndent); err != nil {
+		return fmt.Errorf("indent %q: %w", o.row.Key, err)
+	}
+	return nil
+}
+
+// protobufPrefix precedes every protobuf message of Kubernetes.
+const protobufPrefix = "k8s\x00"
+
+// The tags of the two fields of every list: its metadata and its items.
+const (
+	listMetaTag = 1<<3 | 2
+	itemTag     = 2<<3 | 2
+)
+
+// writeProtobuf writes the list as its encoder would. The length of a protobuf list precedes its
+// items, so all items are converted first. They take a fraction of the memory of decoded items,
+// and each chunk is released after it is written.
+func (l *list) writeProtobuf(w *pieces) error {
+	if size, limit := totalSize(l.Items), l.format.decodedBytes; size > limit {
+		return tooLarge(size, limit)
+	}
+	var made chunks
+	defer made.drop()
+	if err := l.transcode(&made); err != nil {
+		return err
+	}
+	if err := writeAll(w, []byte(protobufPrefix)); err != nil {
+		return err
+	}
+	whole := runtime.Unknown{TypeMeta: l.format.typeMeta(l.format.shape.listKind)}
+	_, err := whole.MarshalToWriter(w, made.size, func(io.Writer) (int, error) { return made.size, made.writeTo(w) })
+	if err != nil {
+		return fmt.Errorf("write list: %w", err)
+	}
+	return nil
+}
+
+// transcode converts the list to a protobuf message.
+func (l *list) transcode(made *chunks) error {
+	m, err := l.ListMeta.Marshal()
+	if err != nil {
+		return fmt.Errorf("encode list: %w", err)
+	}
+	made.add(listMetaTag, m)
+	buffer := l.format.buffers.get()
+	defer l.format.buffers.put(buffer)
+	for _, o := range l.Items {
+		item, ok, err := o.transcoded(buffer.AvailableBuffer())
+		if err == nil && !ok {
+			item, err = o.marshalled()
+		}
+		if err != nil {
+			return err
+		}
+		made.add(itemTag, item)
+		buffer.Reset()
+		buffer.Grow(len(item)) // the next one is often as large
+	}
+	return nil
 }

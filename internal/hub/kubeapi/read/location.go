@@ -73,14 +73,6 @@ func (l locationLens) place(row *table.Row) string {
 	return namespace + "/" + name
 }
 
-// nameOf returns the namespace and name of a row's object at a location.
-func nameOf(p key.Placing, row *table.Row) (namespace, name string) {
-	s, r, rest, _ := key.Split(row.Key)
-	namespace, name = key.SplitName(rest)
-	identity := p.TargetIdentity(key.Object{Space: s, Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}})
-	return identity.Namespace, identity.Name
-}
-
 func (l locationLens) since(t *table.Table) int64 { return createdAt(t, l.name.Key()) }
 
 func (l locationLens) display(t *table.Table, _ *kinds.Kind) display {
@@ -89,4 +81,10 @@ func (l locationLens) display(t *table.Table, _ *kinds.Kind) display {
 		shown.mark = key.OwnershipMark(l.name, row.Meta.UID)
 	}
 	return shown
+}
+
+// conditions require that the location is the one that existed at the revision: earlier changes
+// belong to a deleted location of the same name.
+func (l locationLens) conditions(_ *Config, _ *kinds.Kind, from int64) []table.Condition {
+	return []table.Condition{table.ObjectExists(l.name.Key(), from, errAnother)}
 }

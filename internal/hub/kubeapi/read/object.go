@@ -15,13 +15,14 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
 // object is one row at a resourceVersion, as a view displays it. Handlers take it for an API
 // object. It is decoded only if they need more than its bytes or its metadata. It belongs to one
 // request.
 type object struct {
-	reader *reader
+	format *format
 	row    *table.Row
 	rev    int64
 	meta   *metav1.ObjectMeta // decoded on demand
@@ -32,6 +33,19 @@ var (
 	_ runtime.CacheableObject   = &object{}
 	_ metav1.ObjectMetaAccessor = &object{}
 )
+
+// object returns a row as it is displayed in a state of a revision.
+func (f *format) object(row *table.Row, rev int64) *object {
+	if !f.view.display.listRevision {
+		rev = row.ModRev
+	}
+	return f.objectAt(row, rev)
+}
+
+// objectAt returns a row with a revision as its resourceVersion.
+func (f *format) objectAt(row *table.Row, rev int64) *object {
+	return &object{format: f, row: f.view.complete(row), rev: rev}
+}
 
 // GetObjectKind returns a kind that ignores changes.
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
@@ -76,17 +90,17 @@ func (o *object) readMeta(into *metav1.ObjectMeta) error {
 // document returns the object's JSON and what the view adds to it.
 func (o *object) document() (document, addition, error) {
 	a := addition{rev: o.rev}
-	l := o.reader.display
+	l := o.format.view.display
 	switch {
 	case l.reports:
-		d, err := parse(o.reader.show(o.row, o.reader.stale(o.row.In.(*reported).location)))
+		d, err := parse(o.format.view.reports.show(o.row, o.format.view.reports.stale(o.row.In.(*reported).location)))
 		return d, a, err
 	case l.location != "":
-		r, err := o.reader.rendered(o.row)
+		r, err := o.format.view.rendered(o.row)
 		if err != nil {
 			return document{}, a, err
 		}
-		a.labels, a.annotations = l.ownership(o.row, o.reader.kind.GVK.Kind)
+		a.labels, a.annotations = l.ownership(o.row, o.format.view.kind.GVK.Kind)
 		shown, err := l.placed(o.row, r.Object)
 		if err != nil {
 			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)
@@ -117,8 +131,8 @@ func (o *object) document() (document, addition, error) {
 
 // asServed reports whether the stored bytes are in the version that is served.
 func (o *object) asServed() bool {
-	s := o.reader.shape
-	if o.reader.display.metadataOnly || o.reader.display.reports {
+	s := o.format.shape
+	if o.format.view.display.metadataOnly || o.format.view.display.reports {
 		return true
 	}
 	if s.checkVersion {
@@ -133,18 +147,18 @@ func (o *object) decode() (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.reader.display.metadataOnly {
+	if o.format.view.display.metadataOnly {
 		partial := &metav1.PartialObjectMetadata{}
 		partial.SetGroupVersionKind(metadataGVK())
 		return partial, o.readMeta(&partial.ObjectMeta)
 	}
-	codec := o.reader.kind.StorageCodec
-	if (o.reader.display.location != "" || o.reader.display.reports) && o.reader.kind.Custom != nil {
+	codec := o.format.view.kind.StorageCodec
+	if (o.format.view.display.location != "" || o.format.view.display.reports) && o.format.view.kind.Custom != nil {
 		codec = unstructured.UnstructuredJSONScheme // agents get custom resources as stored
 	}
 	decoded, err := runtime.Decode(codec, d.value)
-	if err != nil && o.reader.display.reports { // a malformed report must not fail the list
-		decoded, err = runtime.Decode(codec, o.reader.bare(d.value))
+	if err != nil && o.format.view.display.reports { // a malformed report must not fail the list
+		decoded, err = runtime.Decode(codec, o.format.view.reports.bare(d.value))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decode %q: %w", o.row.Key, err)
@@ -166,7 +180,7 @@ func (o *object) writeWithout(head []byte, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if !o.reader.display.metadataOnly {
+	if !o.format.view.display.metadataOnly {
 		return d.without(head).write(w, a)
 	}
 	if err := writeAll(w, []byte(`{`), []byte(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`)); err != nil {
@@ -181,7 +195,7 @@ func (o *object) writeWithout(head []byte, w io.Writer) error {
 // CacheEncode writes the object's own bytes if the encoder would write the same ones. Otherwise it
 // passes the decoded object to the encoder.
 func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	e := o.reader.shape.catalog[id]
+	e := o.format.shape.catalog[id]
 	switch {
 	case e.form == formJSON && o.asServed():
 		return o.encodeJSON(e, w)
@@ -189,10 +203,10 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 		return o.encodePretty(w)
 	case e.form == formUnknown && transforms(id):
 		return encode(opaque{o}, w)
-	case (e.form == formDecoded || e.form == formProtobuf) && e.event != "" && !o.reader.display.reports:
+	case (e.form == formDecoded || e.form == formProtobuf) && e.event != "" && !o.format.view.display.reports:
 		return o.encodeShared(id, encode, w)
 	case e.form == formUnknown:
-		o.reader.server.fallbacks.Add(1)
+		o.format.fallbacks.Add(1)
 	}
 	made, err := o.encodable(e.form)
 	if err != nil {
@@ -210,8 +224,8 @@ func (o *object) encodeJSON(e encoding, w io.Writer) error {
 		}
 		return writeAll(w, []byte("\n"))
 	}
-	buffer := o.reader.server.buffers.get()
-	defer o.reader.server.buffers.put(buffer)
+	buffer := o.format.buffers.get()
+	defer o.format.buffers.put(buffer)
 	buffer.WriteString(`{"type":"`)
 	buffer.WriteString(string(e.event))
 	buffer.WriteString(`","object":`)
@@ -225,10 +239,10 @@ func (o *object) encodeJSON(e encoding, w io.Writer) error {
 const prettyIndent = "  "
 
 func (o *object) encodePretty(w io.Writer) error {
-	buffer := o.reader.server.buffers.get()
-	defer o.reader.server.buffers.put(buffer)
-	plain := o.reader.server.buffers.get()
-	defer o.reader.server.buffers.put(plain)
+	buffer := o.format.buffers.get()
+	defer o.format.buffers.put(buffer)
+	plain := o.format.buffers.get()
+	defer o.format.buffers.put(plain)
 	if err := o.writeJSON(plain); err != nil {
 		return err
 	}
@@ -266,3 +280,93 @@ type opaque struct{ object *object }
 func (t opaque) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (t opaque) DeepCopyObject() runtime.Object   { return t }
 func (t opaque) GetObjectMeta() metav1.Object     { return t.object.GetObjectMeta() }
+
+// writeMetadata writes only the metadata. end is the offset at which they end in the object's JSON,
+// or 0 if it is unknown.
+func (o *object) writeMetadata(end int, w io.Writer) error {
+	d, a, err := o.document()
+	if err != nil {
+		return err
+	}
+	begin := d.metadata - 1
+	if end == 0 {
+		var ok bool
+		if end, ok = jsonscan.End(d.value, begin); !ok {
+			return fmt.Errorf("write the metadata of %q: they do not end", o.row.Key)
+		}
+	}
+	d.value = d.value[begin:end]
+	d.metadata = 1
+	for _, offset := range []*int{&d.annotations, &d.labels} {
+		if *offset > 0 {
+			*offset -= begin
+		}
+	}
+	return d.write(w, a)
+}
+
+// encodeShared encodes an event once for all watches that send the same bytes.
+func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	k := encodedKey{entry: o.row.Entry, rev: o.rev, display: o.format.view.display, id: id}
+	if location := o.format.view.display.location; location != "" {
+		k.class = classAt(o.row, location)
+	}
+	encoded := o.format.recent.get(k)
+	if encoded == nil {
+		made, err := o.encodable(o.format.shape.catalog[id].form)
+		if err != nil {
+			return err
+		}
+		buffer := o.format.buffers.get()
+		defer o.format.buffers.put(buffer)
+		if err := encode(made, buffer); err != nil {
+			return err
+		}
+		encoded = append([]byte(nil), buffer.Bytes()...)
+		o.format.recent.put(k, encoded)
+	}
+	return writeAll(w, encoded)
+}
+
+// encodable returns the input that an encoder needs: protobuf if JSON can be converted to it,
+// otherwise the decoded object.
+func (o *object) encodable(f form) (runtime.Object, error) {
+	if f == formProtobuf && o.format.transcoder() != nil {
+		raw, ok, err := o.transcoded(nil)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return &runtime.Unknown{TypeMeta: o.format.typeMeta(o.format.view.kind.GVK.Kind), Raw: raw}, nil
+		}
+	}
+	return o.decode()
+}
+
+// transcoded appends the protobuf of the object; ok is false if it has to be decoded first.
+func (o *object) transcoded(to []byte) (all []byte, ok bool, err error) {
+	buffer := o.format.buffers.get()
+	defer o.format.buffers.put(buffer)
+	if err := o.writeJSON(buffer); err != nil {
+		return to, false, err
+	}
+	all, ok = o.format.transcoder().Append(to, buffer.Bytes())
+	return all, ok, nil
+}
+
+// marshalled returns the protobuf of an object that has to be decoded.
+func (o *object) marshalled() ([]byte, error) {
+	decoded, err := o.decode()
+	if err != nil {
+		return nil, err
+	}
+	m, ok := decoded.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return nil, fmt.Errorf("encode %q: %T has no protobuf", o.row.Key, decoded)
+	}
+	encoded, err := m.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode %q: %w", o.row.Key, err)
+	}
+	return encoded, nil
+}

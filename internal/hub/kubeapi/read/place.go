@@ -5,10 +5,8 @@ import (
 	"github.com/tidwall/sjson"
 
 	"orrery.dev/orrery/internal/hub/engine/placement"
-	"orrery.dev/orrery/internal/hub/engine/render"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // placed is the membership of rows that are assigned to locations.
@@ -28,16 +26,6 @@ func IsDesired(row *table.Row, l key.Location) bool {
 	}
 	place, ok := p.Place(l)
 	return ok && place.Held == "" && place.Owner == ""
-}
-
-// rendered returns a row's object as rendered for the view's location.
-func (r *reader) rendered(row *table.Row) (render.Rendered, error) {
-	return r.server.config.Renderer.Render(row.Entry, classAt(row, r.display.location))
-}
-
-// digest returns the digest of the rendered object.
-func (r *reader) digest(row *table.Row) (wire.Sum, error) {
-	return r.server.config.Renderer.Digest(row.Entry, classAt(row, r.display.location))
 }
 
 // placed returns the JSON of a row's object with its name at the location. It does not change
@@ -67,4 +55,12 @@ func classAt(row *table.Row, l key.Location) *placement.Class {
 	}
 	place, _ := p.Place(l)
 	return place.Class
+}
+
+// nameOf returns the namespace and name of a row's object at a location.
+func nameOf(p key.Placing, row *table.Row) (namespace, name string) {
+	s, r, rest, _ := key.Split(row.Key)
+	namespace, name = key.SplitName(rest)
+	identity := p.TargetIdentity(key.Object{Space: s, Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}})
+	return identity.Namespace, identity.Name
 }

@@ -38,7 +38,7 @@ func TestSharedEventsAreOfOneClass(t *testing.T) {
 	encode := func(decoded runtime.Object, w io.Writer) error { return json.NewEncoder(w).Encode(decoded) }
 	for _, needs := range []string{"1", "2", "1"} {
 		as := &placedAt{[]placement.Place{{Location: "l1", Class: classes()[needs]}}}
-		o := &object{reader: f.reader(Location("l1", key.Same), configMaps), row: &table.Row{Entry: row.Entry, In: as}, rev: 7}
+		o := &object{format: f.reader(Location("l1", key.Same), configMaps).format, row: &table.Row{Entry: row.Entry, In: as}, rev: 7}
 		var b strings.Builder
 		if err := o.encodeShared("protobuf", encode, &b); err != nil || !strings.Contains(b.String(), `"data":{"v":"`+needs+`"}`) {
 			t.Errorf("class %s is sent %s %v", needs, b.String(), err)

@@ -9,20 +9,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
 const protobufBody = "application/vnd.kubernetes.protobuf"
 
 // protobufOf is how a decoded object or list of a kind is encoded, and the encoder's name.
-func protobufOf(t tester, r *reader, decoded runtime.Object) (runtime.Identifier, []byte) {
+func protobufOf(t tester, k *kinds.Kind, decoded runtime.Object) (runtime.Identifier, []byte) {
 	t.Helper()
-	serializer := r.kind.Scope("").Serializer
+	serializer := k.Scope("").Serializer
 	info, ok := runtime.SerializerInfoForMediaType(serializer.SupportedMediaTypes(), protobufBody)
 	if !ok {
-		t.Fatalf("%s has no protobuf", r.kind.GVK)
+		t.Fatalf("%s has no protobuf", k.GVK)
 	}
-	encoder := serializer.EncoderForVersion(info.Serializer, r.kind.GVK.GroupVersion())
+	encoder := serializer.EncoderForVersion(info.Serializer, k.GVK.GroupVersion())
 	encoded, err := runtime.Encode(encoder, decoded)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func protobufOf(t tester, r *reader, decoded runtime.Object) (runtime.Identifier
 // sameProtobuf compares a list, and each of its items, with what decoding and encoding gives.
 func sameProtobuf(t tester, l *list) {
 	t.Helper()
-	if l.reader.transcoder() == nil {
+	if l.format.transcoder() == nil {
 		return
 	}
 	never := func(runtime.Object, io.Writer) error { return fmt.Errorf("it was decoded") }
@@ -41,7 +42,7 @@ func sameProtobuf(t tester, l *list) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, want := protobufOf(t, l.reader, decoded)
+	id, want := protobufOf(t, l.format.view.kind, decoded)
 	var got bytes.Buffer
 	if err := l.CacheEncode(id, never, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("list: %v\n got %q\nwant %q", err, got.Bytes(), want)
@@ -51,13 +52,13 @@ func sameProtobuf(t tester, l *list) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, want := protobufOf(t, l.reader, decoded)
+		id, want := protobufOf(t, l.format.view.kind, decoded)
 		var got []byte
 		err = o.CacheEncode(id, func(made runtime.Object, _ io.Writer) error {
 			if _, ok := made.(*runtime.Unknown); !ok {
 				return fmt.Errorf("it was decoded")
 			}
-			_, got = protobufOf(t, l.reader, made)
+			_, got = protobufOf(t, l.format.view.kind, made)
 			return nil
 		}, io.Discard)
 		if err != nil || !bytes.Equal(got, want) {
@@ -85,7 +86,7 @@ func TestProtobufOfWhatIsUnusual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, want := protobufOf(t, r, decoded)
+	_, want := protobufOf(t, r.view.kind, decoded)
 	if status, got := get(t, path, "Accept", protobufBody); status != 200 || !bytes.Equal(got, want) {
 		t.Errorf("%d\n got %q\nwant %q", status, got, want)
 	}

@@ -4,31 +4,31 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/storage/table"
-	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// reader reads one kind through a lens. Each request has its own.
+// reader serves the get, list and watch requests for one kind through a lens. All responses of a request
+// are of the same view. Each request has its own reader.
 type reader struct {
-	server  *Server
-	lens    Lens
-	kind    *kinds.Kind
-	shape   *shape
-	display display
-	// added is how many bytes conversion by the current CRD has added to stored objects.
-	added atomic.Int64
+	config  *Config
+	waiter  *revisionWaiter
+	pages   *pages
+	watches *watches
+
+	view    *view
+	history *history
+	format  *format
+	*tableConvertor
 }
 
 var _ interface {
@@ -41,73 +41,19 @@ var _ interface {
 } = &reader{}
 
 // New returns an empty object.
-func (r *reader) New() runtime.Object {
-	if r.display.metadataOnly {
-		return &metav1.PartialObjectMetadata{}
-	}
-	return r.kind.New()
-}
+func (r *reader) New() runtime.Object { return r.view.newObject() }
 
 // NewList returns an empty list.
-func (r *reader) NewList() runtime.Object {
-	if r.display.metadataOnly {
-		return &metav1.PartialObjectMetadataList{}
-	}
-	return r.kind.NewList()
-}
+func (r *reader) NewList() runtime.Object { return r.view.newList() }
 
 // Destroy implements rest.Storage.
 func (r *reader) Destroy() {}
 
 // NamespaceScoped reports whether the kind is namespaced.
-func (r *reader) NamespaceScoped() bool { return r.kind.Namespaced }
+func (r *reader) NamespaceScoped() bool { return r.view.kind.Namespaced }
 
 // GetSingularName returns the singular name of the kind's resource.
-func (r *reader) GetSingularName() string { return r.kind.Singular }
-
-// query returns the query of a request's path.
-func (r *reader) query(ctx context.Context, name string) query {
-	q := query{resource: r.kind.Resource, namespaced: r.kind.Namespaced, name: name, placing: r.display.placing}
-	if q.namespaced {
-		q.namespace = request.NamespaceValue(ctx)
-	}
-	if r.display.exportView {
-		q.wide = r.display.wide
-	}
-	if r.display.reports { // reports name the resource that is served, not the one that is stored
-		q.resource = key.NewResource(r.kind.GVR.Group, r.kind.GVR.Resource)
-	}
-	return q
-}
-
-// shown reports whether a row is a selected object of the view. An object that can't be rendered
-// for a location is not in its view: the location keeps the copy that it has, and other objects are
-// not affected.
-func (r *reader) shown(row *table.Row, s selection) bool {
-	if row == nil || !r.lens.contains(row) || r.display.reports && !r.inVersion(row) {
-		return false
-	}
-	selectable := row
-	if s.fields != nil {
-		selectable = r.today(row)
-	}
-	if !r.selects(s, selectable) {
-		return false
-	}
-	if r.display.location == "" {
-		return true
-	}
-	_, err := r.digest(row)
-	return err == nil
-}
-
-// object returns a row as it is displayed in a state of a revision.
-func (r *reader) object(row *table.Row, rev int64) *object {
-	if !r.display.listRevision {
-		rev = row.ModRev
-	}
-	return &object{reader: r, row: r.complete(row), rev: rev}
-}
+func (r *reader) GetSingularName() string { return r.view.kind.Singular }
 
 // Get returns one object.
 func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) (runtime.Object, error) {
@@ -118,23 +64,23 @@ func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) 
 	if opts != nil {
 		version = opts.ResourceVersion
 	}
-	if err := r.server.await(ctx, version); err != nil {
+	if err := r.waiter.await(ctx, version); err != nil {
 		return nil, err
 	}
-	q := r.query(ctx, name)
-	st := r.lens.now(r.server.config.Table, q)
+	q := r.view.query(ctx, name)
+	st := r.view.lens.now(r.config.Table, q)
 	var found *object
 	st.from("", func(row *table.Row) bool {
-		if r.shown(row, selection{}) {
-			found = r.object(row, st.rev)
+		if r.view.shown(row, selection{}) {
+			found = r.format.object(row, st.rev)
 		}
 		return found == nil
 	})
-	if err := r.acceptanceError(st, "get"); err != nil {
+	if err := r.view.acceptanceError(st, "get"); err != nil {
 		return nil, err
 	}
 	if found == nil {
-		return nil, apierrors.NewNotFound(r.kind.GVR.GroupResource(), name)
+		return nil, apierrors.NewNotFound(r.view.kind.GVR.GroupResource(), name)
 	}
 	return found, nil
 }
@@ -147,25 +93,25 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 	if opts == nil {
 		opts = &metainternalversion.ListOptions{}
 	}
-	q, selected := r.query(ctx, "").selecting(opts)
+	q, selected := r.view.query(ctx, "").selecting(opts)
 	st, start, err := r.state(ctx, q, opts)
 	if err != nil {
 		return nil, err
 	}
-	l := &list{reader: r}
+	l := &list{format: r.format}
 	l.ResourceVersion = strconv.FormatInt(st.rev, 10)
 	next, more, isCut := "", int64(0), false
-	r.added.Store(0)
-	limit := int64(r.server.config.DecodedListBytes)
+	r.view.added.Store(0)
+	limit := int64(r.config.DecodedListBytes)
 	st.from(start, func(row *table.Row) bool {
-		if r.added.Load() > limit {
+		if r.view.added.Load() > limit {
 			isCut = opts.Limit > 0
 			return false
 		}
-		before := r.added.Load()
-		if !r.shown(row, selected) {
-			if r.added.Load() > before { // the row is in the view
-				next = r.lens.place(row)
+		before := r.view.added.Load()
+		if !r.view.shown(row, selected) {
+			if r.view.added.Load() > before { // the row is in the view
+				next = r.view.lens.place(row)
 			}
 			return true
 		}
@@ -174,11 +120,11 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 			// Only lists without selectors return the number of remaining items.
 			return selected.everything()
 		}
-		l.Items = append(l.Items, r.object(row, st.rev))
-		next = r.lens.place(row)
+		l.Items = append(l.Items, r.format.object(row, st.rev))
+		next = r.view.lens.place(row)
 		return true
 	})
-	if r.added.Load() > limit && opts.Limit <= 0 {
+	if r.view.added.Load() > limit && opts.Limit <= 0 {
 		return nil, tooLarge(totalSize(l.Items), int(limit))
 	}
 	if more == 0 && !isCut {
@@ -187,7 +133,7 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 	if selected.everything() && !isCut {
 		l.RemainingItemCount = &more
 	}
-	r.server.pages.put(keyOfPage(r.lens, q, st.rev), st, time.Now())
+	r.pages.put(keyOfPage(r.view.lens, q, st.rev), st, time.Now())
 	l.Continue, err = continueAfter(next, st.rev)
 	return l, err
 }
@@ -197,12 +143,12 @@ func (r *reader) state(ctx context.Context, q query, opts *metainternalversion.L
 	if opts.Continue != "" {
 		return r.continued(ctx, q, opts)
 	}
-	if err := r.server.await(ctx, opts.ResourceVersion); err != nil {
+	if err := r.waiter.await(ctx, opts.ResourceVersion); err != nil {
 		return state{}, "", err
 	}
 	if !exact(opts) {
-		st = r.lens.now(r.server.config.Table, q)
-		return st, "", r.acceptanceError(st, "list")
+		st = r.view.lens.now(r.config.Table, q)
+		return st, "", r.view.acceptanceError(st, "list")
 	}
 	rev, err := parseVersion(opts.ResourceVersion)
 	if err != nil {
@@ -251,13 +197,13 @@ func (r *reader) continued(ctx context.Context, q query, opts *metainternalversi
 	}
 	start = start[len(placeRoot):]
 	if rev < 0 {
-		if err := r.server.await(ctx, ""); err != nil {
+		if err := r.waiter.await(ctx, ""); err != nil {
 			return state{}, "", err
 		}
-		st = r.lens.now(r.server.config.Table, q)
-		return st, start, r.acceptanceError(st, "list")
+		st = r.view.lens.now(r.config.Table, q)
+		return st, start, r.view.acceptanceError(st, "list")
 	}
-	if err := r.server.awaitRevision(ctx, rev); err != nil {
+	if err := r.waiter.awaitRevision(ctx, rev); err != nil {
 		return state{}, "", err
 	}
 	st, ok := r.atRevision(q, rev)
@@ -286,37 +232,15 @@ func inconsistent(start string) error {
 // longer available, belongs to a deleted space or location of the same name, or may not be read
 // any more.
 func (r *reader) atRevision(q query, rev int64) (st state, ok bool) {
-	if rev < r.lens.since(r.server.config.Table) || !r.stillAccepted(rev) {
+	if rev < r.view.lens.since(r.config.Table) || !r.view.stillAccepted(rev) {
 		return state{}, false
 	}
-	if st, ok := r.server.pages.get(keyOfPage(r.lens, q, rev), time.Now()); ok {
+	if st, ok := r.pages.get(keyOfPage(r.view.lens, q, rev), time.Now()); ok {
 		return st, true
 	}
-	st = r.lens.now(r.server.config.Table, q)
+	st = r.view.lens.now(r.config.Table, q)
 	if st.rev == rev {
 		return st, true
 	}
-	return r.rewound(q, st, rev)
-}
-
-// complete returns the row that clients read: converted by the current CRD, with computed fields.
-func (r *reader) complete(row *table.Row) *table.Row {
-	row = r.today(row)
-	if row == nil || r.display.reports {
-		return row
-	}
-	var value []byte
-	if r.server.config.Complete != nil {
-		value = r.server.config.Complete(row)
-	}
-	if r.display.foreign {
-		if value == nil {
-			value = row.Value
-		}
-		value = withoutOthers(value)
-	}
-	if value == nil {
-		return row
-	}
-	return &table.Row{Entry: table.NewEntry(row.Key, value, row.CreateRev, row.ModRev), In: row.In}
+	return r.history.rewound(q, st, rev)
 }

@@ -1,7 +1,6 @@
 package read
 
 import (
-	"slices"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -22,8 +21,8 @@ func reportColumns() []metav1.TableColumnDefinition {
 	}
 }
 
-// addReported adds the cells of reportColumns; source is nil for a bookmark.
-func (r *reader) addReported(to *metav1.TableRow, source *table.Row) {
+// cells returns the cells of reportColumns; source is nil for a bookmark.
+func (r *reportComposer) cells(source *table.Row) []any {
 	cells := make([]any, len(reportColumns()))
 	for i := range cells {
 		cells[i] = ""
@@ -31,11 +30,11 @@ func (r *reader) addReported(to *metav1.TableRow, source *table.Row) {
 	if source != nil {
 		o, t := source.In.(*reported), r.accountOf(source)
 		cells = []any{string(o.location), string(t.State), t.health, "Live"}
-		if row, _ := r.server.config.Table.Get(o.location.Key()); r.stale(o.location) {
+		if row, _ := r.table.Get(o.location.Key()); r.stale(o.location) {
 			cells[3] = "Stale" + forHowLong(row)
 		}
 	}
-	to.Cells = append(slices.Clip(to.Cells), cells...)
+	return cells
 }
 
 // forHowLong returns how long the reports of a Location have been stale, or "" if its conditions

@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/render"
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/lib/jsonscan"
@@ -45,22 +46,25 @@ func (*reported) Includes(key.Location) bool { return false }
 // SameAt implements table.Membership.
 func (*reported) SameAt(key.Location, table.Membership) bool { return true }
 
-func (o *reported) position() position {
-	rest := o.object.Name
-	if o.object.Namespace != "" {
-		rest = o.object.Namespace + "/" + o.object.Name
-	}
-	return position{o.location, o.object.Space, rest}
-}
-
 // account is the parsed report without the status or object that it contains.
 type account struct {
 	objectstate.Status
 	uid, generation, health, healthNote, owner string
 }
 
+// reportComposer composes the objects of one kind in the view of reports: a report, with the content of
+// its source. It only reads; what it returns depends on the row and on the Location. It belongs to one
+// request.
+type reportComposer struct {
+	table    *table.Table
+	renderer *render.Renderer
+	kind     *kinds.Kind
+	// wide has the parts that the names of objects in the view have besides their own.
+	wide key.Wide
+}
+
 // accountOf returns the report of a row, with the state that follows from the desired object.
-func (r *reader) accountOf(row *table.Row) *account {
+func (r *reportComposer) accountOf(row *table.Row) *account {
 	o := row.In.(*reported)
 	if o.account != nil {
 		return o.account
@@ -103,20 +107,20 @@ func (r *reader) accountOf(row *table.Row) *account {
 		if membership, ok := o.source.In.(placed); ok {
 			p, _ = membership.Place(o.location)
 		}
-		t.Status = objectstate.Assigned(r.server.config.Renderer.Digest, o.source, p, report, false)
+		t.Status = objectstate.Assigned(r.renderer.Digest, o.source, p, report, false)
 	}
 	o.account = t
 	return t
 }
 
 // stale reports whether the reports of a location are stale now. A change causes no events.
-func (r *reader) stale(l key.Location) bool {
-	row, _ := r.server.config.Table.Get(l.Key())
+func (r *reportComposer) stale(l key.Location) bool {
+	row, _ := r.table.Get(l.Key())
 	return objectstate.IsRowStale(row)
 }
 
 // labelsOf returns the labels that the view adds to a row's object.
-func (r *reader) labelsOf(row *table.Row) []field {
+func (r *reportComposer) labelsOf(row *table.Row) []field {
 	o, t := row.In.(*reported), r.accountOf(row)
 	all := []field{
 		{v1alpha1.LocationLabel, string(o.location)}, {v1alpha1.SpaceLabel, string(o.object.Space)}, {v1alpha1.StateLabel, string(t.State)},
@@ -128,7 +132,7 @@ func (r *reader) labelsOf(row *table.Row) []field {
 }
 
 // annotationsOf returns the annotations that the view adds to a row's object.
-func (r *reader) annotationsOf(row *table.Row, stale bool) []field {
+func (r *reportComposer) annotationsOf(row *table.Row, stale bool) []field {
 	o, t := row.In.(*reported), r.accountOf(row)
 	all := []field{
 		{v1alpha1.SpaceAnnotation, string(o.object.Space)}, {v1alpha1.LocationLabel, string(o.location)},
@@ -152,7 +156,7 @@ func (r *reader) annotationsOf(row *table.Row, stale bool) []field {
 // inVersion reports whether the reader's version serves a row's object. Objects that a cluster
 // created are served only in the reported version. Placed objects are served in the stored
 // version, or in every version if a CRD defines their kind: then only apiVersion changes.
-func (r *reader) inVersion(row *table.Row) bool {
+func (r *reportComposer) inVersion(row *table.Row) bool {
 	if row.In.(*reported).origin == key.Placed {
 		return r.kind.Custom != nil || r.kind.StoredAsServed()
 	}
@@ -173,7 +177,7 @@ func (o *reported) template(row *table.Row) []byte {
 // show returns a row's object as JSON, without its resourceVersion. A placed object has the content
 // of its source, with the status at the location instead of the source's. Metadata that matters
 // only to the space or only to the cluster is removed.
-func (r *reader) show(row *table.Row, stale bool) []byte {
+func (r *reportComposer) show(row *table.Row, stale bool) []byte {
 	o, t := row.In.(*reported), r.accountOf(row)
 	template := gjson.ParseBytes(o.template(row))
 	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(template), r.kind.GVK.GroupVersion())
@@ -202,7 +206,7 @@ func (r *reader) show(row *table.Row, stale bool) []byte {
 
 // nameOf returns the kind of an object. If no CRD defines the kind, each object keeps its own: one
 // location must not decide the kind of another's objects.
-func (r *reader) nameOf(template gjson.Result) string {
+func (r *reportComposer) nameOf(template gjson.Result) string {
 	if r.kind.Unknown {
 		if own := template.Get("kind").String(); kinds.CheckKind(own) == nil {
 			return own
@@ -218,9 +222,9 @@ var (
 )
 
 // showMeta appends the metadata of a row's object.
-func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, stale bool) []byte {
+func (r *reportComposer) showMeta(b []byte, row *table.Row, template gjson.Result, stale bool) []byte {
 	o := row.In.(*reported)
-	namespace, name := r.display.wide.ObjectName(o.location, o.object)
+	namespace, name := r.wide.ObjectName(o.location, o.object)
 	fields := []field{{"name", name}}
 	if namespace != "" {
 		fields = append(fields, field{"namespace", namespace})
@@ -293,8 +297,8 @@ func (l reportedLabels) Has(label string) bool { _, ok := l.Lookup(label); retur
 // Get returns the value of a label, or "".
 func (l reportedLabels) Get(label string) string { v, _ := l.Lookup(label); return v }
 
-// selectsReported reports whether the selection matches a row's object in the view.
-func (r *reader) selectsReported(s selection, row *table.Row) bool {
+// selects reports whether the selection matches a row's object in the view.
+func (r *reportComposer) selects(s selection, row *table.Row) bool {
 	o := row.In.(*reported)
 	if s.labels != nil {
 		var own labels.Labels = table.Labels(nil)
@@ -318,17 +322,17 @@ func (r *reader) selectsReported(s selection, row *table.Row) bool {
 	if s.fields == nil {
 		return true
 	}
-	namespace, name := r.display.wide.ObjectName(o.location, o.object)
+	namespace, name := r.wide.ObjectName(o.location, o.object)
 	return s.fields.Matches(&fieldsOf{kind: r.kind, namespace: namespace, name: name, value: func() []byte { return r.show(row, false) }})
 }
 
-// looksSameReported reports whether clients can't distinguish the two objects of a change.
-func (r *reader) looksSameReported(c table.Change) bool {
+// looksSame reports whether clients can't distinguish the two objects of a change.
+func (r *reportComposer) looksSame(c table.Change) bool {
 	return bytes.Equal(r.show(c.Prev, false), r.show(c.Cur, false))
 }
 
 // bare returns the object with its metadata and nothing else.
-func (r *reader) bare(shown []byte) []byte {
+func (r *reportComposer) bare(shown []byte) []byte {
 	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(gjson.ParseBytes(shown)), r.kind.GVK.GroupVersion())
 	return append(append(b, gjson.GetBytes(shown, "metadata").Raw...), '}')
 }

@@ -124,16 +124,6 @@ func (l reportsLens) conditions(c *Config, _ *kinds.Kind, from int64) (all []tab
 	return all
 }
 
-func (l reportsLens) now(t *table.Table, q query) state {
-	snapshot := t.Snapshot()
-	return l.past(world{snap: snapshot}, q, snapshot.Rev)
-}
-
-// past returns the state of a query in a world of a revision.
-func (l reportsLens) past(w world, q query, rev int64) state {
-	return state{rev, func(start string, fn func(*table.Row) bool) { l.each(w, q, start, fn) }}
-}
-
 // position is the location, space and name of an object. Its reports of all origins share it.
 type position struct {
 	location key.Location
@@ -148,6 +138,14 @@ func (p position) object(r key.Resource) key.Object {
 	o := key.Object{Space: p.space, Identity: key.Identity{Resource: r}}
 	o.Namespace, o.Name = key.SplitName(p.rest)
 	return o
+}
+
+func (o *reported) position() position {
+	rest := o.object.Name
+	if o.object.Namespace != "" {
+		rest = o.object.Namespace + "/" + o.object.Name
+	}
+	return position{o.location, o.object.Space, rest}
 }
 
 // positionOf returns the position of the object that the key of a report is about.

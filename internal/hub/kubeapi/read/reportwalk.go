@@ -55,6 +55,16 @@ func (w world) some(prefix, from string, n int) (rows []*table.Row) {
 	return rows[:min(n, len(rows))]
 }
 
+func (l reportsLens) now(t *table.Table, q query) state {
+	snapshot := t.Snapshot()
+	return l.past(world{snap: snapshot}, q, snapshot.Rev)
+}
+
+// past returns the state of a query in a world of a revision.
+func (l reportsLens) past(w world, q query, rev int64) state {
+	return state{rev, func(start string, fn func(*table.Row) bool) { l.each(w, q, start, fn) }}
+}
+
 // each calls fn for the objects of a query in the order of places, starting at a place, until fn
 // returns false.
 func (l reportsLens) each(w world, q query, start string, fn func(*table.Row) bool) {
@@ -210,44 +220,4 @@ func (l reportsLens) positionsOf(w world, q query, target key.Called, steps []ta
 		}
 	}
 	return positions
-}
-
-// composed returns the changes of the view's objects in steps up to a revision. An object is also
-// composed of rows that a step did not change. These are read from the current table, and then the
-// steps are undone one by one.
-func (r *reader) composed(q query, steps []table.Step, upTo int64) ([]table.Step, error) {
-	l, ok := r.lens.(reportsLens)
-	if !ok || len(steps) == 0 {
-		return steps, nil
-	}
-	target, ok := l.target(q)
-	if !ok {
-		return nil, nil
-	}
-	w := world{snap: r.server.config.Table.Snapshot(), before: map[string]*table.Row{}}
-	if w.snap.Rev > upTo {
-		if w.before, ok = r.changedSince(q, upTo, w.snap.Rev); !ok {
-			return nil, table.ErrExpired
-		}
-	}
-	positions := l.positionsOf(w, q, target, steps)
-	made := make([]table.Step, 0, len(steps))
-	for i, original := range slices.Backward(steps) {
-		changes := map[position]table.Change{}
-		for p := range positions[i] {
-			changes[p] = table.Change{Cur: p.make(q.resource, w.get)}
-		}
-		for _, c := range original.Changes {
-			w.before[c.Row().Key] = c.Prev
-		}
-		step := table.Step{Rev: original.Rev}
-		for _, p := range slices.SortedFunc(maps.Keys(changes), func(a, b position) int { return cmp.Compare(a.String(), b.String()) }) {
-			if c := (table.Change{Prev: p.make(q.resource, w.get), Cur: changes[p].Cur}); c.Prev != nil || c.Cur != nil {
-				step.Changes = append(step.Changes, c)
-			}
-		}
-		made = append(made, step)
-	}
-	slices.Reverse(made)
-	return made, nil
 }

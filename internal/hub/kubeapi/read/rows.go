@@ -15,34 +15,44 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
+// tableConvertor makes the tables of a view: the columns of the kind, followed by those of the view. A
+// row has a cell for each column. It belongs to one request.
+type tableConvertor struct {
+	view *view
+	// counts, if set, counts the states of a row's object at its locations.
+	counts func(context.Context, *table.Row) (v1alpha1.Counts, error)
+	// decodedBytes limits the size of the objects of a table that have to be decoded.
+	decodedBytes int
+}
+
 // ConvertToTable makes the rows of a table one by one, so that only one decoded object is in
 // memory, unless the client requests whole objects.
-func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts runtime.Object) (*metav1.Table, error) {
+func (c *tableConvertor) ConvertToTable(ctx context.Context, obj runtime.Object, opts runtime.Object) (*metav1.Table, error) {
 	options, _ := opts.(*metav1.TableOptions)
 	if options == nil {
 		options = &metav1.TableOptions{}
 	}
 	switch t := obj.(type) {
 	case *list:
-		return r.rows(ctx, t.Items, t.ListMeta, options)
+		return c.rows(ctx, t.Items, t.ListMeta, options)
 	case *object:
-		if r.kind.Rows != nil && isGet(ctx) {
-			if table, err := r.own(t, options); table != nil || err != nil {
+		if c.view.kind.Rows != nil && isGet(ctx) {
+			if table, err := c.own(t, options); table != nil || err != nil {
 				return table, err
 			}
 		}
-		return r.rows(ctx, []*object{t}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
+		return c.rows(ctx, []*object{t}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
 	case opaque:
-		return r.rows(ctx, []*object{t.object}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
+		return c.rows(ctx, []*object{t.object}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
 	}
 	// A bookmark has no cells, but clients read its metadata.
-	converted, err := r.columns(ctx, r.New(), options)
+	converted, err := c.columns(ctx, c.view.newObject(), options)
 	if err != nil {
 		return nil, err
 	}
 	for i := range converted.Rows {
 		converted.Rows[i].Object.Object = obj
-		if err := r.addCells(ctx, &converted.Rows[i], nil); err != nil {
+		if err := c.addCells(ctx, &converted.Rows[i], nil); err != nil {
 			return nil, err
 		}
 	}
@@ -59,12 +69,12 @@ func isGet(ctx context.Context) bool {
 }
 
 // own returns the table that an object is converted to; nil if its kind has no such conversion.
-func (r *reader) own(o *object, options *metav1.TableOptions) (*metav1.Table, error) {
+func (c *tableConvertor) own(o *object, options *metav1.TableOptions) (*metav1.Table, error) {
 	decoded, err := o.decode()
 	if err != nil {
 		return nil, err
 	}
-	table, ok := r.kind.Rows(decoded)
+	table, ok := c.view.kind.Rows(decoded)
 	if !ok {
 		return nil, nil
 	}
@@ -86,19 +96,19 @@ func (r *reader) own(o *object, options *metav1.TableOptions) (*metav1.Table, er
 	return table, nil
 }
 
-func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, options *metav1.TableOptions) (*metav1.Table, error) {
+func (c *tableConvertor) rows(ctx context.Context, items []*object, m metav1.ListMeta, options *metav1.TableOptions) (*metav1.Table, error) {
 	whole := options.IncludeObject == metav1.IncludeObject
-	if limit := r.server.config.DecodedListBytes; whole && totalSize(items) > limit {
+	if limit := c.decodedBytes; whole && totalSize(items) > limit {
 		return nil, tooLarge(totalSize(items), limit)
 	}
-	empty, err := r.columns(ctx, r.NewList(), options)
+	empty, err := c.columns(ctx, c.view.newList(), options)
 	if err != nil {
 		return nil, err
 	}
 	withoutHeaders := *options
 	withoutHeaders.NoHeaders = true
 	result := &metav1.Table{ListMeta: m, ColumnDefinitions: empty.ColumnDefinitions, Rows: []metav1.TableRow{}}
-	size, limit := 0, r.server.config.DecodedListBytes
+	size, limit := 0, c.decodedBytes
 	for _, o := range items {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -107,12 +117,12 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 		if err != nil {
 			return nil, err
 		}
-		one, err := r.columns(ctx, decoded, &withoutHeaders)
+		one, err := c.columns(ctx, decoded, &withoutHeaders)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range one.Rows {
-			if size += cellsSize(row.Cells); size > limit && r.kind.Custom != nil {
+			if size += cellsSize(row.Cells); size > limit && c.view.kind.Custom != nil {
 				return nil, tooLarge(size, limit)
 			}
 			if row.Object.Object = decoded; !whole {
@@ -122,7 +132,7 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 				}
 				row.Object.Object = meta.AsPartialObjectMetadata(accessor)
 			}
-			if err := r.addCells(ctx, &row, o.row); err != nil {
+			if err := c.addCells(ctx, &row, o.row); err != nil {
 				return nil, err
 			}
 			result.Rows = append(result.Rows, row)
@@ -132,44 +142,44 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 }
 
 // columns makes a table of the kind's own columns, and adds the definitions of the view's columns.
-func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
-	convertor := r.kind.Columns
-	if r.display.metadataOnly {
-		convertor = rest.NewDefaultTableConvertor(r.kind.GVR.GroupResource())
+func (c *tableConvertor) columns(ctx context.Context, obj runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
+	convertor := c.view.kind.Columns
+	if c.view.display.metadataOnly {
+		convertor = rest.NewDefaultTableConvertor(c.view.kind.GVR.GroupResource())
 	}
 	made, err := convertor.ConvertToTable(ctx, obj, options)
 	if err != nil || options.NoHeaders {
 		return made, err
 	}
 	switch {
-	case r.counted():
+	case c.counted():
 		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, countColumns())
-	case r.display.exportView && r.display.wide.Spaces:
+	case c.view.display.exportView && c.view.display.wide.Spaces:
 		made.ColumnDefinitions = append(slices.Clip(made.ColumnDefinitions), spaceColumn())
-	case r.display.reports:
+	case c.view.display.reports:
 		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, reportColumns())
 	}
 	return made, nil
 }
 
 // addCells adds the cells of the view's columns; source is nil for a bookmark.
-func (r *reader) addCells(ctx context.Context, to *metav1.TableRow, source *table.Row) error {
-	if r.display.reports {
-		r.addReported(to, source)
+func (c *tableConvertor) addCells(ctx context.Context, to *metav1.TableRow, source *table.Row) error {
+	if c.view.display.reports {
+		to.Cells = append(slices.Clip(to.Cells), c.view.reports.cells(source)...)
 		return nil
 	}
-	if r.display.exportView && r.display.wide.Spaces {
+	if c.view.display.exportView && c.view.display.wide.Spaces {
 		space := ""
 		if source != nil {
 			space = string(spaceOf(source))
 		}
 		to.Cells = append(slices.Clip(to.Cells), space)
 	}
-	return r.addCounts(ctx, to, source)
+	return c.addCounts(ctx, to, source)
 }
 
 // counted reports whether tables have countColumns.
-func (r *reader) counted() bool { return r.display.counts && r.server.config.Counts != nil }
+func (c *tableConvertor) counted() bool { return c.view.display.counts && c.counts != nil }
 
 // countColumns follow the kind's own columns, including those of -o wide. Thus the kind's columns
 // stay at the positions that clients expect.
@@ -183,13 +193,13 @@ func countColumns() []metav1.TableColumnDefinition {
 }
 
 // addCounts adds the cells of countColumns; source is nil for a bookmark.
-func (r *reader) addCounts(ctx context.Context, to *metav1.TableRow, source *table.Row) (err error) {
-	if !r.counted() {
+func (c *tableConvertor) addCounts(ctx context.Context, to *metav1.TableRow, source *table.Row) (err error) {
+	if !c.counted() {
 		return nil
 	}
 	var n v1alpha1.Counts
 	if source != nil {
-		if n, err = r.server.config.Counts(ctx, source); err != nil {
+		if n, err = c.counts(ctx, source); err != nil {
 			return fmt.Errorf("count the locations of %q: %w", source.Key, err)
 		}
 	}

@@ -39,37 +39,6 @@ func (q query) selecting(opts *metainternalversion.ListOptions) (query, selectio
 
 func (s selection) everything() bool { return s.labels == nil && s.fields == nil }
 
-// selects reports whether a selection matches a row's object in the view.
-func (r *reader) selects(s selection, row *table.Row) bool {
-	if s.everything() {
-		return true
-	}
-	if r.display.reports {
-		return r.selectsReported(s, row)
-	}
-	l, value, objectLabels := r.display, row.Value, row.Meta.Labels
-	if l.location != "" && (s.fields != nil || marked(objectLabels) || classAt(row, l.location) != nil) {
-		made, err := r.rendered(row)
-		if err != nil {
-			return false
-		}
-		value, objectLabels = made.Object, table.NewEntry(row.Key, made.Object, 0, 0).Meta.Labels
-	}
-	var shown labels.Labels = objectLabels
-	if l.location != "" {
-		shown = markedLabels{objectLabels, spaceOf(row), l.mark}
-	}
-	if s.labels != nil && !s.labels.Matches(shown) {
-		return false
-	}
-	if s.fields == nil {
-		return true
-	}
-	f := fieldsOf{kind: r.kind, value: func() []byte { return value }}
-	f.namespace, f.name = l.called(row)
-	return s.fields.Matches(&f)
-}
-
 // marked reports whether there may be labels that rendering removes.
 func marked(l table.Labels) bool {
 	for _, label := range l {

@@ -20,13 +20,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 
 	"orrery.dev/orrery/internal/hub/kinds/columns"
-	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
 // tabled serves lists that are requested as tables in JSON, as kubectl does. Rows are written one
 // by one from the bytes of the objects' metadata. If the kind's columns can be read from bytes,
 // too, nothing is decoded. The handlers take the request for a list in JSON.
-func (r *reader) tabled(scope *handlers.RequestScope, others http.HandlerFunc) http.HandlerFunc {
+func tabled(r *reader, scope *handlers.RequestScope, others http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		options, version := tableRequest(req, scope)
 		if options == nil || options.IncludeObject == metav1.IncludeObject {
@@ -104,13 +103,13 @@ func (t *rows) GetObject() runtime.Object { return t }
 
 // fill encodes all cells, so that an invalid object fails the list instead of truncating it.
 func (t *rows) fill(ctx context.Context) error {
-	empty, err := t.columns(ctx, t.NewList(), t.options)
+	empty, err := t.columns(ctx, t.view.newList(), t.options)
 	if err != nil {
 		return err
 	}
 	t.definitions = empty.ColumnDefinitions
-	scanner, _ := t.kind.Columns.(columns.Scanner)
-	if t.display.metadataOnly || t.display.reports {
+	scanner, _ := t.view.kind.Columns.(columns.Scanner)
+	if t.view.display.metadataOnly || t.view.display.reports {
 		scanner = nil
 	}
 	for _, o := range t.items {
@@ -121,7 +120,7 @@ func (t *rows) fill(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("make the row of %q: %w", o.row.Key, err)
 		}
-		if limit := t.server.config.DecodedListBytes; len(t.cells) > limit && t.kind.Custom != nil {
+		if limit := t.decodedBytes; len(t.cells) > limit && t.view.kind.Custom != nil {
 			return tooLarge(len(t.cells), limit)
 		}
 		t.ends = append(t.ends, rowEnds{len(t.cells), metadata})
@@ -204,7 +203,7 @@ func appendCell(to []byte, cell any) ([]byte, error) {
 
 // CacheEncode writes the table row by row.
 func (t *rows) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.Writer) error, w io.Writer) error {
-	if t.shape.catalog[id].form == formPretty {
+	if t.format.shape.catalog[id].form == formPretty {
 		var plain, pretty bytes.Buffer
 		if err := t.write(&plain); err != nil {
 			return err
@@ -214,8 +213,8 @@ func (t *rows) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.Writ
 		}
 		return writeAll(w, pretty.Bytes())
 	}
-	buffer := t.server.buffers.get()
-	defer t.server.buffers.put(buffer)
+	buffer := t.format.buffers.get()
+	defer t.format.buffers.put(buffer)
 	p := &pieces{to: w, buffer: buffer}
 	if err := t.write(p); err != nil {
 		return err
@@ -266,28 +265,4 @@ func (t *rows) writeObject(o *object, end int, partial []byte, w io.Writer) erro
 		return err
 	}
 	return writeAll(w, []byte("}}"))
-}
-
-// writeMetadata writes only the metadata. end is the offset at which they end in the object's JSON,
-// or 0 if it is unknown.
-func (o *object) writeMetadata(end int, w io.Writer) error {
-	d, a, err := o.document()
-	if err != nil {
-		return err
-	}
-	begin := d.metadata - 1
-	if end == 0 {
-		var ok bool
-		if end, ok = jsonscan.End(d.value, begin); !ok {
-			return fmt.Errorf("write the metadata of %q: they do not end", o.row.Key)
-		}
-	}
-	d.value = d.value[begin:end]
-	d.metadata = 1
-	for _, offset := range []*int{&d.annotations, &d.labels} {
-		if *offset > 0 {
-			*offset -= begin
-		}
-	}
-	return d.write(w, a)
 }

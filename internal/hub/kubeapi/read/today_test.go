@@ -83,10 +83,10 @@ func TestReadsByTodaysDefinition(t *testing.T) {
 		t.Errorf("red ones: %s", got)
 	}
 	row, _ := f.table.Get("o/a/example.com/widgets/default/same")
-	if r.today(row) != row {
+	if r.view.today(row) != row {
 		t.Error("an object that reads as it was written was copied")
 	}
-	if before := f.reader(Space("a"), widgetsV1); before.today(row) != row {
+	if before := f.reader(Space("a"), widgetsV1); before.view.today(row) != row {
 		t.Error("and is read by another definition, too")
 	}
 	o, err := r.Get(request.WithNamespace(t.Context(), "default"), "old", &metav1.GetOptions{})
@@ -131,7 +131,7 @@ func TestListsAreBoundedByTodaysDefinition(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if added := r.added.Load(); added > 1<<20+400<<10 {
+			if added := r.view.added.Load(); added > 1<<20+400<<10 {
 				t.Errorf("page %d adds %d bytes", n, added)
 			}
 			for _, o := range l.(*list).Items {

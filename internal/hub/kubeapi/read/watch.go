@@ -3,58 +3,37 @@ package read
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// Watch starts a watch. It ends with the context, with Stop, with the server, or when a stream
-// condition fails. It ends with an error event of code 410 when the window of the table no longer
-// contains its next change.
-func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOptions) (watch.Interface, error) {
-	if opts == nil {
-		opts = &metainternalversion.ListOptions{}
-	}
-	w := &watcher{reader: r, bookmarks: opts.AllowWatchBookmarks}
-	w.query, w.selected = r.query(ctx, "").selecting(opts)
-	if err := r.server.await(ctx, opts.ResourceVersion); err != nil {
-		return refused(err)
-	}
-	if err := w.start(opts); err != nil {
-		return nil, err
-	}
-	sub, err := r.server.config.Table.Subscribe(w.cursor, r.conditions(ctx, w.cursor), r.lens.topics(w.query)...)
-	if err != nil {
-		return refused(r.tooOld(w, err))
-	}
-	if !r.stillAccepted(w.cursor) {
-		sub.Close()
-		return refused(expired(errAnother))
-	}
-	if err := r.server.begin(); err != nil {
-		sub.Close()
-		return nil, err
-	}
-	w.sub, w.initialized = sub, func() { flowcontrol.WatchInitialized(ctx) }
-	w.deadline, _ = ctx.Deadline()
-	if d, ok := ctx.Value(directKey{}).(*direct); ok {
-		d.watcher = w
-		return d, nil
-	}
-	ctx, w.cancel = context.WithCancel(ctx)
-	w.over, w.cut = ctx.Done(), func(deadline time.Time) { cut(ctx, deadline) }
-	w.results, w.ended, w.late = make(chan watch.Event, pendingEvents), make(chan struct{}), make(chan struct{})
-	go w.run()
-	return w, nil
-}
-
 // pendingEvents is the size of the queue of events for a client. The handler flushes only when the
 // queue is empty.
 const pendingEvents = 16
+
+// eventWriter writes events to a client.
+type eventWriter interface {
+	// add adds an event, which may be sent later.
+	add(timer *bookmarkTimer, e watch.Event) error
+	// flush sends the added events.
+	flush(timer *bookmarkTimer) error
+}
+
+// watchServer serves watches instead of the handlers of k8s.io/apiserver.
+type watchServer interface {
+	// adopt takes over a watch that has been started, and returns what the handlers get for it.
+	adopt(w *watcher) watch.Interface
+}
+
+// serverKey is the key of the watchServer in the context of a request.
+type serverKey struct{}
 
 // watcher is one watch. direct serves it, or the handlers of k8s.io/apiserver if only these have
 // the requested form. In the latter case it has a goroutine, which ends with the context: a
@@ -84,7 +63,7 @@ type watcher struct {
 	last *time.Timer
 
 	// to writes events. If it is nil, events go to results, and the fields below are set.
-	to      *direct
+	to      eventWriter
 	results chan watch.Event
 	cancel  context.CancelFunc
 	ended   chan struct{}
@@ -93,9 +72,9 @@ type watcher struct {
 
 // start determines the initial state to send, and the revision after which changes follow.
 func (w *watcher) start(opts *metainternalversion.ListOptions) error {
-	t := w.reader.server.config.Table
+	t := w.reader.config.Table
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
-		st := w.reader.lens.now(t, w.query)
+		st := w.reader.view.lens.now(t, w.query)
 		w.initial, w.cursor = &st, st.rev
 		return nil
 	}
@@ -118,7 +97,7 @@ func (w *watcher) Stop() {
 }
 
 func (w *watcher) run() {
-	defer w.reader.server.watches.Done()
+	defer w.reader.watches.end()
 	defer close(w.ended)
 	defer close(w.results)
 	defer w.cancel()
@@ -147,7 +126,7 @@ func (w *watcher) isOver() bool {
 // read can't delay the end of the watch.
 func (w *watcher) lastCall() {
 	if w.last == nil {
-		wait := w.reader.server.config.FutureWait
+		wait := w.reader.config.FutureWait
 		w.last = time.AfterFunc(wait, func() {
 			if w.late != nil {
 				close(w.late)
@@ -169,14 +148,14 @@ func (w *watcher) fail(err error) {
 	case w.results <- watch.Event{Type: watch.Error, Object: statusOf(expired(err))}:
 	case <-w.late:
 	case <-w.over:
-	case <-w.reader.server.done:
+	case <-w.reader.watches.done:
 	}
 }
 
 // follow sends the initial state and then changes, until it can't continue. It calls do with all
 // its work but waiting.
 func (w *watcher) follow(do func(func() error) error) error {
-	timer := newBookmarkTimer(w.deadline, w.reader.server.config.BookmarkEvery)
+	timer := newBookmarkTimer(w.deadline, w.reader.config.BookmarkEvery)
 	defer timer.Stop()
 	if err := do(func() error { return w.begin(timer) }); err != nil {
 		return err
@@ -222,7 +201,7 @@ func (w *watcher) sendChanges(timer *bookmarkTimer) error {
 	if err != nil {
 		return err
 	}
-	if steps, err = w.reader.composed(w.query, steps, upTo); err != nil {
+	if steps, err = w.reader.history.composed(w.query, steps, upTo); err != nil {
 		return err
 	}
 	for _, step := range steps {
@@ -254,7 +233,7 @@ func (w *watcher) wait(timer *bookmarkTimer) error {
 			return nil
 		}
 	case <-w.over:
-	case <-w.reader.server.done:
+	case <-w.reader.watches.done:
 	}
 	return errStopped
 }
@@ -265,8 +244,8 @@ func (w *watcher) sendInitial(timer *bookmarkTimer) error {
 	st, err := w.initial, error(nil)
 	w.initial = nil
 	st.from("", func(row *table.Row) bool {
-		if w.reader.shown(row, w.selected) {
-			err = w.send(timer, watch.Event{Type: watch.Added, Object: w.reader.object(row, st.rev)})
+		if w.reader.view.shown(row, w.selected) {
+			err = w.send(timer, watch.Event{Type: watch.Added, Object: w.reader.format.object(row, st.rev)})
 		}
 		return err == nil
 	})
@@ -282,13 +261,13 @@ func (w *watcher) sendInitial(timer *bookmarkTimer) error {
 // sendStep sends the events of one revision. All events but the last carry the revision before
 // it, so that a client that resumes between them gets the remaining ones.
 func (w *watcher) sendStep(timer *bookmarkTimer, step table.Step) error {
-	events := w.reader.events(w.query, w.selected, step)
+	events := w.reader.history.events(w.query, w.selected, step)
 	for i, e := range events {
 		rev := step.Rev
 		if i < len(events)-1 {
 			rev--
 		}
-		object := &object{reader: w.reader, row: w.reader.complete(e.row), rev: rev}
+		object := w.reader.format.objectAt(e.row, rev)
 		if err := w.send(timer, watch.Event{Type: e.kind, Object: object}); err != nil {
 			return err
 		}
@@ -314,7 +293,7 @@ func (w *watcher) send(timer *bookmarkTimer, e watch.Event) error {
 			return nil
 		case <-w.over:
 			return errStopped
-		case <-w.reader.server.done:
+		case <-w.reader.watches.done:
 			return errStopped
 		case <-w.late:
 			return w.sub.Ended()
@@ -334,7 +313,20 @@ func (w *watcher) send(timer *bookmarkTimer, e watch.Event) error {
 
 // left reports whether the window of the table has moved past a revision.
 func (w *watcher) left(rev int64) bool {
-	return w.reader.server.config.Table.Floor(w.reader.lens.topics(w.query)...) > rev
+	return w.reader.config.Table.Floor(w.reader.view.lens.topics(w.query)...) > rev
+}
+
+// bookmark returns a bookmark event at the cursor: the client has received everything up to
+// it. complete marks the bookmark after the initial state.
+func (w *watcher) bookmark(complete bool) watch.Event {
+	obj := w.reader.New()
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetResourceVersion(strconv.FormatInt(w.cursor, 10))
+		if complete {
+			m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+	}
+	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
 // flush sends buffered events to the client.

@@ -381,7 +381,7 @@ func TestWatchOfOneName(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Stop()
-		if q, _ := f.reader(a.lens, a.gvr).query(ctx, "").selecting(opts); !slices.Equal(a.lens.topics(q), []table.Topic{table.KeyTopic(cm("a", "x", "").key())}) {
+		if q, _ := f.reader(a.lens, a.gvr).view.query(ctx, "").selecting(opts); !slices.Equal(a.lens.topics(q), []table.Topic{table.KeyTopic(cm("a", "x", "").key())}) {
 			t.Errorf("topics %v", a.lens.topics(q))
 		}
 		f.put(cm("a", "x-y", "1"))

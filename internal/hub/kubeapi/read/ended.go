@@ -3,7 +3,6 @@ package read
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -15,24 +14,24 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
+// Errors that end a watch whose stream condition fails.
+var (
+	// errStopped ends a watch without an error event. The client has gone, or it gets the reason
+	// when it starts another watch.
+	errStopped = errors.New("watch stopped")
+	// errAnother ends a watch with an error event that makes the client list again. The location
+	// has been deleted, but its cluster keeps running the objects, so the client must not get
+	// deletions. The same holds for a revision of a deleted space of the same name, and for one
+	// before a change of a claim.
+	errAnother = errors.New("the space or location is gone, or another one")
+)
+
 // expired is the error that makes clients start over.
 func expired(err error) error {
 	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) || errors.Is(err, errAnother) {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 	}
 	return apierrors.NewInternalError(err)
-}
-
-// tooOld returns the error of a watch that can't start. An expired error names both revisions.
-func (r *reader) tooOld(w *watcher, err error) error {
-	if errors.Is(err, errStopped) {
-		return err
-	}
-	if !errors.Is(err, table.ErrExpired) {
-		return expired(err)
-	}
-	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)",
-		w.cursor, r.server.config.Table.Floor(r.lens.topics(w.query)...)))
 }
 
 // refused returns a watch whose only event is the error. A kube-apiserver answers in the same way

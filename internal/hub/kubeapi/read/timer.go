@@ -1,26 +1,8 @@
 package read
 
 import (
-	"strconv"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
-
-// bookmark returns a bookmark event at the cursor: the client has received everything up to
-// it. complete marks the bookmark after the initial state.
-func (w *watcher) bookmark(complete bool) watch.Event {
-	obj := w.reader.New()
-	if m, err := meta.Accessor(obj); err == nil {
-		m.SetResourceVersion(strconv.FormatInt(w.cursor, 10))
-		if complete {
-			m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		}
-	}
-	return watch.Event{Type: watch.Bookmark, Object: obj}
-}
 
 // bookmarkTimer fires at an interval, shortly before the deadline of a watch, and at the deadline.
 type bookmarkTimer struct {

@@ -1,7 +1,6 @@
 package read
 
 import (
-	"io"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,27 +54,4 @@ func (r *recent) put(k encodedKey, encoded []byte) {
 	delete(r.known, r.order[r.next])
 	r.known[k], r.order[r.next] = encoded, k
 	r.next = (r.next + 1) % recentEvents
-}
-
-// encodeShared encodes an event once for all watches that send the same bytes.
-func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	k := encodedKey{entry: o.row.Entry, rev: o.rev, display: o.reader.display, id: id}
-	if location := o.reader.display.location; location != "" {
-		k.class = classAt(o.row, location)
-	}
-	encoded := o.reader.server.recent.get(k)
-	if encoded == nil {
-		made, err := o.encodable(o.reader.shape.catalog[id].form)
-		if err != nil {
-			return err
-		}
-		buffer := o.reader.server.buffers.get()
-		defer o.reader.server.buffers.put(buffer)
-		if err := encode(made, buffer); err != nil {
-			return err
-		}
-		encoded = append([]byte(nil), buffer.Bytes()...)
-		o.reader.server.recent.put(k, encoded)
-	}
-	return writeAll(w, encoded)
 }
