@@ -19,6 +19,9 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
+// manager is the demo's field manager.
+const manager = "orrery-demo"
+
 // api is a client of one Kubernetes API: a space, or a cluster.
 type api struct {
 	// context is the name of the context in the kubeconfig that the demo writes.

@@ -51,20 +51,27 @@ func (i identity) String() string {
 	return i.Kind + " " + i.namespace + "/" + i.name
 }
 
+// checker compares the space with the clusters. It only reads, and each check is of the state at its time.
+type checker struct {
+	world *world
+	// found is the result of the last check in which the invariants held.
+	found count
+}
+
 // verify lists both sides and returns an error if an invariant does not hold. It ignores
 // disconnected locations.
-func (w *world) verify(ctx context.Context, away ...*location) (count, error) {
-	sources, err := w.sources(ctx)
+func (c *checker) verify(ctx context.Context, away ...*location) (count, error) {
+	sources, err := c.sources(ctx)
 	if err != nil {
 		return count{}, err
 	}
-	selected, err := w.selected(ctx)
+	selected, err := c.selected(ctx)
 	if err != nil {
 		return count{}, err
 	}
-	c := count{objects: len(sources), locations: len(selected)}
+	n := count{objects: len(sources), locations: len(selected)}
 	copies := map[identity][]*unstructured.Unstructured{}
-	for _, l := range w.locations {
+	for _, l := range c.world.locations {
 		if slices.Contains(away, l) {
 			continue
 		}
@@ -78,31 +85,31 @@ func (w *world) verify(ctx context.Context, away ...*location) (count, error) {
 		if err != nil {
 			return count{}, fmt.Errorf("location %s: %w", l.name, err)
 		}
-		c.copies += len(found)
+		n.copies += len(found)
 		for _, object := range found {
 			copies[identityOf(object)] = append(copies[identityOf(object)], object)
 		}
 	}
 	if len(away) > 0 { // their reports are unknown
-		return c, nil
+		return n, nil
 	}
 	for _, source := range sources {
 		if err := checkStatus(source, copies[identityOf(source)]); err != nil {
 			return count{}, err
 		}
 	}
-	return c, nil
+	return n, nil
 }
 
 // sources lists the objects of the space that the Placement matches.
-func (w *world) sources(ctx context.Context) ([]*unstructured.Unstructured, error) {
+func (c *checker) sources(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	app, err := parse(storefrontYAML)
 	if err != nil {
 		return nil, err
 	}
 	var all []*unstructured.Unstructured
 	for _, like := range app {
-		mapping, err := w.shop.mapping(like.GroupVersionKind())
+		mapping, err := c.world.shop.mapping(like.GroupVersionKind())
 		if meta.IsNoMatchError(err) {
 			continue // the CRD was deleted, and its objects with it
 		}
@@ -117,7 +124,7 @@ func (w *world) sources(ctx context.Context) ([]*unstructured.Unstructured, erro
 		default:
 			continue // namespaces go to the locations of their objects
 		}
-		list, err := w.shop.objects(mapping, like.GetNamespace()).List(ctx, options)
+		list, err := c.world.shop.objects(mapping, like.GetNamespace()).List(ctx, options)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -132,8 +139,8 @@ func (w *world) sources(ctx context.Context) ([]*unstructured.Unstructured, erro
 }
 
 // selected returns the locations that the Placement selects by their present labels.
-func (w *world) selected(ctx context.Context) ([]*location, error) {
-	object, err := w.shop.get(ctx, objectOf("Placement", placementName))
+func (c *checker) selected(ctx context.Context) ([]*location, error) {
+	object, err := c.world.shop.get(ctx, objectOf("Placement", placementName))
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -145,8 +152,8 @@ func (w *world) selected(ctx context.Context) ([]*location, error) {
 		return nil, fmt.Errorf("read the Placement: %w", err)
 	}
 	var selected []*location
-	for _, l := range w.locations {
-		object, err := w.root.get(ctx, objectOf("Location", l.name))
+	for _, l := range c.world.locations {
+		object, err := c.world.root.get(ctx, objectOf("Location", l.name))
 		if err != nil {
 			return nil, err
 		}
