@@ -89,13 +89,13 @@ func (e *trial) converged() {
 		h := e.hub
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		content := h.content(h.revision)
+		content := h.content(h.log.revision)
 		for k, f := range content {
-			if r := h.reports[k]; f.Put != nil && (r.State != wire.Applied || r.Digest != f.Put.Digest || r.UID != f.Put.UID) {
+			if r := h.reports.all[k]; f.Put != nil && (r.State != wire.Applied || r.Digest != f.Put.Digest || r.UID != f.Put.UID) {
 				return fmt.Sprintf("%q is reported as %+v", k, r)
 			}
 		}
-		for k := range h.reports {
+		for k := range h.reports.all {
 			if _, desired := content[k]; !desired {
 				return fmt.Sprintf("%q is still reported", k)
 			}
@@ -274,7 +274,7 @@ func agentCompares(e *trial) {
 	defer e.agent.Stop()
 	e.converged()
 	walks, sessions := e.hub.Calls(route.ReportsWalk), e.hub.Calls(route.Desired)
-	e.hub.do(func() { delete(e.hub.reports, KeyOf("one")) })
+	e.hub.do(func() { delete(e.hub.reports.all, KeyOf("one")) })
 	e.hub.Restart()
 	e.converged()
 	if e.hub.Calls(route.ReportsWalk) == walks || e.hub.Calls(route.Desired) == sessions {
@@ -296,7 +296,7 @@ func agentWaitsForProof(e *trial) {
 	edited, _ := e.hub.Report(KeyOf("kept"))
 	e.hub.Restore(copied)
 	e.put("new", "1")
-	marker := e.hub.hello(e.hub.Revision(), place{}, true).Marker
+	marker := responder{e.hub}.hello(e.hub.Revision(), place{}, true).Marker
 	e.within(func() string {
 		if s := e.hub.AgentStatus(); s.LogIdentity != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
 			return fmt.Sprintf("the status of the agent is %+v, the marker is %q", s, marker)

@@ -20,7 +20,8 @@ import (
 
 // Hub is a naive hub in memory with one location. It has a log of frames, and computes the desired
 // content of the location from the log at each request. It stores the reports of agents, and records
-// requests that an agent must not send. It is safe for concurrent use.
+// requests that an agent must not send. Its methods are what tests do to a hub; responder answers the
+// requests of agents. It is safe for concurrent use.
 type Hub struct {
 	mu       sync.Mutex
 	location key.Location
@@ -28,45 +29,25 @@ type Hub struct {
 	token    string
 	tokens   int
 	gone     bool
-	revision int64
-	log      []logged
-	markers  []place
-	reports  map[string]wire.Report
+	log      frameLog
+	reports  reportStore
 	settings wire.Settings
 	status   wire.AgentStatus
-	// window is the oldest revision from which a session can be resumed.
-	window  int64
-	changed chan struct{} // closed and replaced at each change
+	changed  chan struct{} // closed and replaced at each change
 	// newest is the number of the newest session, life counts starts, and cut counts calls of HangUp.
 	newest, life, cut int
 	calls             map[string]int
-	// inspections are requests that have to be sent to the agent, waits has the receivers of the
-	// responses, by ID, and inspectCount counts requests.
-	inspections  []wire.InspectRequest
-	waits        map[string]chan []byte
-	inspectCount int
-	rules        rules
+	inspections       inspections
+	rules             rules
 	// instead, if not nil, may answer a request instead of the hub. It reports whether it did.
 	instead func(w http.ResponseWriter, r *http.Request, call string) bool
-}
-
-// logged is the change of one revision: the frame of a key.
-type logged struct {
-	revision int64
-	frame    wire.Frame
-}
-
-// place is a log position: a revision under a marker.
-type place struct {
-	marker   string
-	revision int64
 }
 
 // NewHub returns a hub with the first marker in its log.
 func NewHub(location key.Location) *Hub {
 	h := &Hub{
-		location: location, uid: "0a1b2c3d-location", revision: 10, reports: map[string]wire.Report{},
-		changed: make(chan struct{}), calls: map[string]int{}, waits: map[string]chan []byte{}, rules: newRules(),
+		location: location, uid: "0a1b2c3d-location", log: frameLog{revision: 10}, reports: reportStore{location, map[string]wire.Report{}},
+		changed: make(chan struct{}), calls: map[string]int{}, inspections: inspections{waits: map[string]chan []byte{}}, rules: newRules(),
 		settings: wire.Settings{PruneMaxPercent: 30, HeartbeatSeconds: 1},
 	}
 	h.NewToken()
@@ -87,37 +68,31 @@ func (h *Hub) do(change func()) {
 func (h *Hub) Restart() {
 	h.do(func() {
 		h.life++
-		h.revision++
-		h.markers = append(h.markers, place{fmt.Sprintf("marker-%d-%d", h.life, h.revision), h.revision})
+		h.log.restart(h.life)
 	})
 }
 
 // Restore restarts the hub with a copy of its log that ends at a revision.
 func (h *Hub) Restore(to int64) {
-	h.do(func() {
-		h.log = slices.DeleteFunc(h.log, func(l logged) bool { return l.revision > to })
-		h.markers = slices.DeleteFunc(h.markers, func(m place) bool { return m.revision > to })
-		h.revision, h.window = to, 0
-	})
+	h.do(func() { h.log.restore(to) })
 	h.Restart()
 }
 
 // Forget drops the history, so that no session can be resumed.
-func (h *Hub) Forget() { h.do(func() { h.window = h.revision + 1; h.revision++ }) }
+func (h *Hub) Forget() { h.do(h.log.forget) }
 
 // Revision returns the newest revision.
 func (h *Hub) Revision() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.revision
+	return h.log.revision
 }
 
 // Write appends a frame of an object to the log.
 func (h *Hub) Write(f wire.Frame) {
 	h.do(func() {
-		h.revision++
-		h.log = append(h.log, logged{h.revision, f})
-		h.forget()
+		h.log.add(f)
+		dropReports(h)
 	})
 }
 
@@ -142,7 +117,7 @@ func (h *Hub) Del(k string, cause wire.Cause) {
 func (h *Hub) Set(change func(*wire.Settings)) {
 	h.do(func() {
 		change(&h.settings)
-		h.forget()
+		dropReports(h)
 	})
 }
 
@@ -172,7 +147,7 @@ func (h *Hub) Instead(answer func(w http.ResponseWriter, r *http.Request, call s
 func (h *Hub) Report(k string) (wire.Report, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r, ok := h.reports[k]
+	r, ok := h.reports.all[k]
 	return r, ok
 }
 
@@ -180,7 +155,7 @@ func (h *Hub) Report(k string) (wire.Report, bool) {
 func (h *Hub) Reported() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Sorted(maps.Keys(h.reports))
+	return slices.Sorted(maps.Keys(h.reports.all))
 }
 
 // AgentStatus returns the last status that the agent has sent.
@@ -231,72 +206,18 @@ func (h *Hub) Start(t testing.TB) wire.Join {
 	return h.Join(server.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 }
 
-// marker returns the marker of a revision.
-func (h *Hub) marker(revision int64) (name string) {
-	for _, m := range h.markers {
-		if m.revision <= revision {
-			name = m.marker
-		}
-	}
-	return name
-}
-
-// continuous reports whether the log contains a log position.
-func (h *Hub) continuous(marker string, revision int64) bool {
-	if marker == "" || revision == 0 {
-		return marker == "" && revision == 0
-	}
-	return revision <= h.revision && h.marker(revision) == marker
-}
-
-// content returns the desired content of the location at a revision, by key.
+// content returns the desired content of the location at a revision, by key. It is empty during a purge.
 func (h *Hub) content(rev int64) map[string]wire.Frame {
-	all := map[string]wire.Frame{}
 	if h.settings.Purge {
-		return all
+		return map[string]wire.Frame{}
 	}
-	for _, l := range h.log {
-		if l.revision > rev {
-			break
-		}
-		k, _, exists := Subject(l.frame)
-		if all[k] = l.frame; !exists {
-			delete(all, k)
-		}
-	}
-	return all
+	return h.log.content(rev)
 }
 
-// mark returns the mark of a revision, for an agent that supports upsync or does not.
-func (h *Hub) mark(rev int64, canUpsync bool) *wire.Mark {
-	m := &wire.Mark{Revision: rev, Marker: h.marker(rev)}
-	for _, f := range h.content(rev) {
-		_, leaf, _ := Subject(frameFor(f, canUpsync))
-		m.Root, m.Count = m.Root.Add(leaf), m.Count+1
+// dropReports drops reports that are no longer requested, and records that in the settings.
+func dropReports(h *Hub) {
+	if h.reports.drop(&h.settings, h.content(h.log.revision)) {
+		h.log.revision++
+		h.settings.Dropped = h.log.revision
 	}
-	return m
-}
-
-// hello returns the first frame of a session or a comparison at a revision. known is the log position
-// of the agent. canUpsync is as for mark.
-func (h *Hub) hello(rev int64, known place, canUpsync bool) *wire.Hello {
-	m := h.mark(rev, canUpsync)
-	return &wire.Hello{
-		UID: h.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
-		Continuous: h.continuous(known.marker, known.revision), Settings: settingsFor(h.settings, canUpsync), KeepsAggregated: true,
-	}
-}
-
-// delivered sets the log position of a put. It omits the marker if that is the one of the hello.
-func (h *Hub) delivered(f wire.Frame, revision int64, greeted string) wire.Frame {
-	if f.Put == nil {
-		return f
-	}
-	p := *f.Put
-	p.Revision, p.Marker = revision, h.marker(revision)
-	if p.Marker == greeted {
-		p.Marker = ""
-	}
-	f.Put = &p
-	return f
 }

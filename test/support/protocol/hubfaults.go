@@ -93,7 +93,7 @@ func agentReceivesNothing(e *trial) {
 		opened = append(opened, time.Now())
 		mu.Unlock()
 		e.hub.mu.Lock()
-		hello := wire.Frame{Hello: e.hub.hello(e.hub.revision, place{}, true)}
+		hello := wire.Frame{Hello: responder{e.hub}.hello(e.hub.log.revision, place{}, true)}
 		e.hub.rules.learn(call, []any{hello})
 		e.hub.mu.Unlock()
 		respond(hello)(w, r)
@@ -221,7 +221,7 @@ func agentsReportIsRefused(e *trial) {
 			rest = append(rest, l)
 		}
 		e.hub.mu.Lock()
-		a := e.hub.serveReports(r, Lines(rest...))
+		a := responder{e.hub}.serveReports(r, Lines(rest...))
 		e.hub.mu.Unlock()
 		answered := a.lines[0].(wire.ReportsAnswer)
 		answered.Refused = append(answered.Refused, refused...)

@@ -13,16 +13,41 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
+// inspections are the inspect requests of a hub. Each response is received once. The Hub's lock protects it.
+type inspections struct {
+	// unsent have to be sent to the agent; waits has the receivers of the responses, by ID.
+	unsent []wire.InspectRequest
+	waits  map[string]chan []byte
+	count  int
+}
+
+// add adds a request whose response is sent to a channel.
+func (p *inspections) add(k string, all bool, response chan []byte) {
+	p.count++
+	q := wire.InspectRequest{ID: fmt.Sprintf("look-%d", p.count), Key: k, All: all}
+	p.unsent = append(p.unsent, q)
+	p.waits[q.ID] = response
+}
+
+// take returns the requests to send.
+func (p *inspections) take() []wire.InspectRequest {
+	unsent := p.unsent
+	p.unsent = nil
+	return unsent
+}
+
+// claim returns the receiver of the response to a request; nil if there is none, or it has a response.
+func (p *inspections) claim(id string) chan []byte {
+	response := p.waits[id]
+	delete(p.waits, id)
+	return response
+}
+
 // Inspect requests from the location's agent the live object of a key. It waits for the response until
 // the context ends.
 func (h *Hub) Inspect(ctx context.Context, k string, all bool) (answer wire.InspectResponse, err error) {
 	response := make(chan []byte, 1)
-	h.do(func() {
-		h.inspectCount++
-		q := wire.InspectRequest{ID: fmt.Sprintf("look-%d", h.inspectCount), Key: k, All: all}
-		h.inspections = append(h.inspections, q)
-		h.waits[q.ID] = response
-	})
+	h.do(func() { h.inspections.add(k, all, response) })
 	select {
 	case body := <-response:
 		return answer, json.Unmarshal(body, &answer)
@@ -32,17 +57,16 @@ func (h *Hub) Inspect(ctx context.Context, k string, all bool) (answer wire.Insp
 }
 
 // serveLooked receives the response to an inspect request.
-func (h *Hub) serveLooked(r *http.Request, body []byte) answer {
+func (a responder) serveLooked(r *http.Request, body []byte) answer {
 	id := r.URL.Query().Get("id")
-	response := h.waits[id]
+	response := a.hub.inspections.claim(id)
 	if response == nil {
-		h.rules.wrong("a response to %q, which is no inspect request", id)
+		a.hub.rules.wrong("a response to %q, which is no inspect request", id)
 		return refused(http.StatusNotFound, "%s", r.URL.Path)
 	}
 	if len(body) > wire.MaxInspectResponse {
-		h.rules.wrong("an inspect response of %d bytes", len(body))
+		a.hub.rules.wrong("an inspect response of %d bytes", len(body))
 	}
-	delete(h.waits, id)
 	response <- body
 	return answer{lines: []any{struct{}{}}}
 }
