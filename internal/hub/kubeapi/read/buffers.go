@@ -8,15 +8,16 @@ import (
 // buffers is a pool of buffers for single values.
 type buffers struct{ pool sync.Pool }
 
-func (b *buffers) get() *bytes.Buffer {
+// Get returns an empty buffer.
+func (b *buffers) Get() *bytes.Buffer {
 	if buffer, ok := b.pool.Get().(*bytes.Buffer); ok {
 		return buffer
 	}
 	return &bytes.Buffer{}
 }
 
-// put returns a buffer to the pool, unless it has become too large to keep.
-func (b *buffers) put(buffer *bytes.Buffer) {
+// Put returns a buffer to the pool, unless it has become too large to keep.
+func (b *buffers) Put(buffer *bytes.Buffer) {
 	const keep = 256 << 10
 	if buffer.Cap() <= keep {
 		buffer.Reset()

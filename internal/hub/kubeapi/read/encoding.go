@@ -1,9 +1,7 @@
 package read
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/util/apihelpers"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kubeapi/read/direct"
 )
 
 // form is the input that an encoder needs.
@@ -47,36 +46,8 @@ type encoding struct {
 // need. It is immutable.
 type catalog map[apiruntime.Identifier]encoding
 
-// medium encodes the events of watches of one kind in one media type. All these watches share
-// it.
-type medium struct {
-	mediaType     string
-	framer        apiruntime.Framer
-	object, event apiruntime.Encoder
-	ids           map[watch.EventType]apiruntime.Identifier
-}
-
-// streams maps media types to their encodings.
-type streams map[string]*medium
-
-// write writes one event, as the handlers of k8s.io/apiserver do.
-func (m *medium) write(e watch.Event, w io.Writer) error {
-	to := m.framer.NewFrameWriter(w)
-	encode := func(o apiruntime.Object, to io.Writer) error {
-		var object, event bytes.Buffer
-		if err := m.object.Encode(o, &object); err != nil {
-			return err
-		}
-		if err := m.event.Encode(&metav1.WatchEvent{Type: string(e.Type), Object: apiruntime.RawExtension{Raw: object.Bytes()}}, &event); err != nil {
-			return err
-		}
-		return writeAll(to, event.Bytes())
-	}
-	if o, ok := e.Object.(apiruntime.CacheableObject); ok {
-		return o.CacheEncode(m.ids[e.Type], encode, to)
-	}
-	return encode(e.Object, to)
-}
+// streams maps media types to the encodings of watches.
+type streams map[string]*direct.Medium
 
 // newCatalog returns every encoder that the handlers may make from a serializer, and the
 // encoding of watches for each media type.
@@ -99,15 +70,15 @@ func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) (cata
 		if info.StreamSerializer == nil {
 			continue
 		}
-		to := &medium{mediaType: info.MediaType, framer: info.StreamSerializer.Framer, object: encoder,
-			event: s.EncoderForVersion(info.StreamSerializer.Serializer, gv), ids: map[watch.EventType]apiruntime.Identifier{}}
+		to := &direct.Medium{MediaType: info.MediaType, Framer: info.StreamSerializer.Framer, Object: encoder,
+			Event: s.EncoderForVersion(info.StreamSerializer.Serializer, gv), IDs: map[watch.EventType]apiruntime.Identifier{}}
 		if info.MediaType != apiruntime.ContentTypeJSON {
-			to.mediaType += ";stream=watch"
+			to.MediaType += ";stream=watch"
 		}
 		all[info.MediaType] = to
 		for _, event := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark} {
-			to.ids[event] = watchIdentifier(embedded, to.event.Identifier(), event)
-			c[to.ids[event]] = encoding{form: plain, event: event}
+			to.IDs[event] = watchIdentifier(embedded, to.Event.Identifier(), event)
+			c[to.IDs[event]] = encoding{form: plain, event: event}
 		}
 	}
 	return c, all

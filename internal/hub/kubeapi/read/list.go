@@ -44,8 +44,8 @@ func (l *list) GetObject() runtime.Object {
 
 // CacheEncode writes the list item by item if it can, see object.CacheEncode.
 func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	buffer := l.format.buffers.get()
-	defer l.format.buffers.put(buffer)
+	buffer := l.format.buffers.Get()
+	defer l.format.buffers.Put(buffer)
 	p := &pieces{to: w, buffer: buffer}
 	if err := l.encode(id, encode, p); err != nil {
 		return err
@@ -196,8 +196,8 @@ func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Wr
 	if err != nil {
 		return err
 	}
-	buffer := l.format.buffers.get()
-	defer l.format.buffers.put(buffer)
+	buffer := l.format.buffers.Get()
+	defer l.format.buffers.Put(buffer)
 	if err := json.Indent(buffer, head, "", prettyIndent); err != nil {
 		return fmt.Errorf("indent list: %w", err)
 	}
@@ -227,8 +227,8 @@ func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Wr
 }
 
 func (l *list) indentItem(o *object, converted []byte, to *bytes.Buffer) error {
-	plain := l.format.buffers.get()
-	defer l.format.buffers.put(plain)
+	plain := l.format.buffers.Get()
+	defer l.format.buffers.Put(plain)
 	if err := l.writeItem(o, converted, plain); err != nil {
 		return err
 	}
@@ -277,8 +277,8 @@ func (l *list) transcode(made *chunks) error {
 		return fmt.Errorf("encode list: %w", err)
 	}
 	made.add(listMetaTag, m)
-	buffer := l.format.buffers.get()
-	defer l.format.buffers.put(buffer)
+	buffer := l.format.buffers.Get()
+	defer l.format.buffers.Put(buffer)
 	for _, o := range l.Items {
 		item, ok, err := o.transcoded(buffer.AvailableBuffer())
 		if err == nil && !ok {

@@ -224,8 +224,8 @@ func (o *object) encodeJSON(e encoding, w io.Writer) error {
 		}
 		return writeAll(w, []byte("\n"))
 	}
-	buffer := o.format.buffers.get()
-	defer o.format.buffers.put(buffer)
+	buffer := o.format.buffers.Get()
+	defer o.format.buffers.Put(buffer)
 	buffer.WriteString(`{"type":"`)
 	buffer.WriteString(string(e.event))
 	buffer.WriteString(`","object":`)
@@ -239,10 +239,10 @@ func (o *object) encodeJSON(e encoding, w io.Writer) error {
 const prettyIndent = "  "
 
 func (o *object) encodePretty(w io.Writer) error {
-	buffer := o.format.buffers.get()
-	defer o.format.buffers.put(buffer)
-	plain := o.format.buffers.get()
-	defer o.format.buffers.put(plain)
+	buffer := o.format.buffers.Get()
+	defer o.format.buffers.Put(buffer)
+	plain := o.format.buffers.Get()
+	defer o.format.buffers.Put(plain)
 	if err := o.writeJSON(plain); err != nil {
 		return err
 	}
@@ -317,8 +317,8 @@ func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object,
 		if err != nil {
 			return err
 		}
-		buffer := o.format.buffers.get()
-		defer o.format.buffers.put(buffer)
+		buffer := o.format.buffers.Get()
+		defer o.format.buffers.Put(buffer)
 		if err := encode(made, buffer); err != nil {
 			return err
 		}
@@ -345,8 +345,8 @@ func (o *object) encodable(f form) (runtime.Object, error) {
 
 // transcoded appends the protobuf of the object; ok is false if it has to be decoded first.
 func (o *object) transcoded(to []byte) (all []byte, ok bool, err error) {
-	buffer := o.format.buffers.get()
-	defer o.format.buffers.put(buffer)
+	buffer := o.format.buffers.Get()
+	defer o.format.buffers.Put(buffer)
 	if err := o.writeJSON(buffer); err != nil {
 		return to, false, err
 	}

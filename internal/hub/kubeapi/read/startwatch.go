@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
+	"orrery.dev/orrery/internal/hub/kubeapi/read/direct"
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
@@ -43,8 +44,8 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	}
 	w.sub, w.initialized = sub, func() { flowcontrol.WatchInitialized(ctx) }
 	w.deadline, _ = ctx.Deadline()
-	if s, ok := ctx.Value(serverKey{}).(watchServer); ok {
-		return s.adopt(w), nil
+	if adopted, ok := direct.Adopt(ctx, directWatch{w}); ok {
+		return adopted, nil
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.over, w.cut = ctx.Done(), func(deadline time.Time) { cut(ctx, deadline) }

@@ -213,8 +213,8 @@ func (t *rows) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.Writ
 		}
 		return writeAll(w, pretty.Bytes())
 	}
-	buffer := t.format.buffers.get()
-	defer t.format.buffers.put(buffer)
+	buffer := t.format.buffers.Get()
+	defer t.format.buffers.Put(buffer)
 	p := &pieces{to: w, buffer: buffer}
 	if err := t.write(p); err != nil {
 		return err

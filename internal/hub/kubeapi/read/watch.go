@@ -11,29 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"orrery.dev/orrery/internal/hub/kubeapi/read/direct"
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
 // pendingEvents is the size of the queue of events for a client. The handler flushes only when the
 // queue is empty.
 const pendingEvents = 16
-
-// eventWriter writes events to a client.
-type eventWriter interface {
-	// add adds an event, which may be sent later.
-	add(timer *bookmarkTimer, e watch.Event) error
-	// flush sends the added events.
-	flush(timer *bookmarkTimer) error
-}
-
-// watchServer serves watches instead of the handlers of k8s.io/apiserver.
-type watchServer interface {
-	// adopt takes over a watch that has been started, and returns what the handlers get for it.
-	adopt(w *watcher) watch.Interface
-}
-
-// serverKey is the key of the watchServer in the context of a request.
-type serverKey struct{}
 
 // watcher is one watch. direct serves it, or the handlers of k8s.io/apiserver if only these have
 // the requested form. In the latter case it has a goroutine, which ends with the context: a
@@ -51,6 +35,8 @@ type watcher struct {
 	cursor int64
 	// woken is set if the subscription woke the watch while it was busy.
 	woken bool
+	// timer is that of follow.
+	timer *bookmarkTimer
 	// initialized is called once, after the initial state.
 	initialized func()
 	// over is closed when the client no longer reads events; deadline is the latest time of
@@ -63,7 +49,7 @@ type watcher struct {
 	last *time.Timer
 
 	// to writes events. If it is nil, events go to results, and the fields below are set.
-	to      eventWriter
+	to      direct.Writer
 	results chan watch.Event
 	cancel  context.CancelFunc
 	ended   chan struct{}
@@ -157,6 +143,7 @@ func (w *watcher) fail(err error) {
 func (w *watcher) follow(do func(func() error) error) error {
 	timer := newBookmarkTimer(w.deadline, w.reader.config.BookmarkEvery)
 	defer timer.Stop()
+	w.timer = timer
 	if err := do(func() error { return w.begin(timer) }); err != nil {
 		return err
 	}
@@ -280,7 +267,7 @@ func (w *watcher) sendStep(timer *bookmarkTimer, step table.Step) error {
 // the watch, the watch ends, so that it does not keep dropped rows in memory.
 func (w *watcher) send(timer *bookmarkTimer, e watch.Event) error {
 	if w.to != nil {
-		return w.to.add(timer, e)
+		return w.to.Add(e)
 	}
 	select {
 	case w.results <- e:
@@ -334,5 +321,5 @@ func (w *watcher) flush(timer *bookmarkTimer) error {
 	if w.to == nil {
 		return nil
 	}
-	return w.to.flush(timer)
+	return w.to.Flush()
 }
