@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/protocol"
@@ -33,5 +35,23 @@ func TestWalkIsOfTheLog(t *testing.T) {
 		if f.Hello.Revision != want || !h.config.LogIdentity.Continuous(f.Hello.Marker, f.Hello.Revision) {
 			t.Errorf("%s is of revision %d with marker %q, want %d", call, f.Hello.Revision, f.Hello.Marker, want)
 		}
+	}
+}
+
+// TestRequestsEndWithTheirLocation checks that comparisons and fetches fail if their location was removed after they
+// arrived, also if there is another location of its name. The agent would take the other location's content for its own.
+func TestRequestsEndWithTheirLocation(t *testing.T) {
+	h := walkedServer(t, 1, 1)
+	removed := agentRequest{location: "l0000", uid: "uid-removed"}
+	for _, reports := range []bool{false, true} {
+		if _, _, err := h.comparisons.collect(t.Context(), walkOf{removed, reports}); !apierrors.IsNotFound(err) {
+			t.Errorf("a comparison, of reports %t, ended with %v", reports, err)
+		}
+	}
+	keys, _ := keysOf(h)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(protocol.Lines(keys[0])))
+	w := httptest.NewRecorder()
+	if h.objects.serve(w, r, removed); w.Code != http.StatusNotFound {
+		t.Errorf("a fetch has the status %d: %s", w.Code, w.Body)
 	}
 }
