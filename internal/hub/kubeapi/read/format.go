@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/internal/hub/kinds/protobuf"
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 )
 
 // formats has the encodings that all requests of a server share. It is safe for concurrent use.
@@ -13,7 +14,7 @@ type formats struct {
 	shapes  shapes
 	partial *shape
 	recent  recent
-	buffers buffers
+	buffers pieces.Buffers
 	// fallbacks counts encodings that decoded an object because the encoder is unknown.
 	fallbacks atomic.Int64
 	// decodedBytes limits the stored bytes of the objects of a list that have to be decoded.

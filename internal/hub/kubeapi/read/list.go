@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 )
 
 // list is a list of objects of a view. JSON is assembled while it is written, protobuf is
@@ -46,14 +48,14 @@ func (l *list) GetObject() runtime.Object {
 func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	buffer := l.format.buffers.Get()
 	defer l.format.buffers.Put(buffer)
-	p := &pieces{to: w, buffer: buffer}
+	p := pieces.New(w, buffer)
 	if err := l.encode(id, encode, p); err != nil {
 		return err
 	}
-	return p.flush()
+	return p.Flush()
 }
 
-func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w *pieces) error {
+func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w *pieces.Writer) error {
 	switch e := l.format.shape.catalog[id]; e.form {
 	case formJSON:
 		return l.writeJSON(encode, w)
@@ -124,12 +126,12 @@ func (l *list) writeJSON(encode func(runtime.Object, io.Writer) error, w io.Writ
 	if err != nil {
 		return err
 	}
-	if err := writeAll(w, head[:1], head[1:len(head)-1], []byte(`,"items":[`)); err != nil {
+	if err := pieces.WriteAll(w, head[:1], head[1:len(head)-1], []byte(`,"items":[`)); err != nil {
 		return err
 	}
 	for i, o := range l.Items {
 		if i > 0 {
-			if err := writeAll(w, []byte(",")); err != nil {
+			if err := pieces.WriteAll(w, []byte(",")); err != nil {
 				return err
 			}
 		}
@@ -137,13 +139,13 @@ func (l *list) writeJSON(encode func(runtime.Object, io.Writer) error, w io.Writ
 			return err
 		}
 	}
-	return writeAll(w, []byte("]}\n"))
+	return pieces.WriteAll(w, []byte("]}\n"))
 }
 
 // writeItem writes the converted item if there is one, otherwise the bytes of the object.
 func (l *list) writeItem(o *object, converted []byte, w io.Writer) error {
 	if converted != nil {
-		return writeAll(w, converted)
+		return pieces.WriteAll(w, converted)
 	}
 	return o.writeWithout(l.format.shape.itemHead, w)
 }
@@ -203,7 +205,7 @@ func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Wr
 	}
 	buffer.Truncate(buffer.Len() - len("\n}"))
 	buffer.WriteString(",\n" + prettyIndent + `"items": [`)
-	if err := writeAll(w, buffer.Bytes()[:1], buffer.Bytes()[1:]); err != nil {
+	if err := pieces.WriteAll(w, buffer.Bytes()[:1], buffer.Bytes()[1:]); err != nil {
 		return err
 	}
 	for i, o := range l.Items {
@@ -215,7 +217,7 @@ func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Wr
 		if err := l.indentItem(o, others[o], buffer); err != nil {
 			return err
 		}
-		if err := writeAll(w, buffer.Bytes()); err != nil {
+		if err := pieces.WriteAll(w, buffer.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -223,7 +225,7 @@ func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Wr
 	if len(l.Items) > 0 {
 		end = "\n" + prettyIndent + end
 	}
-	return writeAll(w, []byte(end))
+	return pieces.WriteAll(w, []byte(end))
 }
 
 func (l *list) indentItem(o *object, converted []byte, to *bytes.Buffer) error {
@@ -250,7 +252,7 @@ const (
 // writeProtobuf writes the list as its encoder would. The length of a protobuf list precedes its
 // items, so all items are converted first. They take a fraction of the memory of decoded items,
 // and each chunk is released after it is written.
-func (l *list) writeProtobuf(w *pieces) error {
+func (l *list) writeProtobuf(w *pieces.Writer) error {
 	if size, limit := totalSize(l.Items), l.format.decodedBytes; size > limit {
 		return tooLarge(size, limit)
 	}
@@ -259,7 +261,7 @@ func (l *list) writeProtobuf(w *pieces) error {
 	if err := l.transcode(&made); err != nil {
 		return err
 	}
-	if err := writeAll(w, []byte(protobufPrefix)); err != nil {
+	if err := pieces.WriteAll(w, []byte(protobufPrefix)); err != nil {
 		return err
 	}
 	whole := runtime.Unknown{TypeMeta: l.format.typeMeta(l.format.shape.listKind)}

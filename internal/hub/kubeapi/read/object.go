@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/lib/jsonscan"
 )
@@ -183,13 +184,13 @@ func (o *object) writeWithout(head []byte, w io.Writer) error {
 	if !o.format.view.display.metadataOnly {
 		return d.without(head).write(w, a)
 	}
-	if err := writeAll(w, []byte(`{`), []byte(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`)); err != nil {
+	if err := pieces.WriteAll(w, []byte(`{`), []byte(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`)); err != nil {
 		return err
 	}
 	if err := o.writeMetadata(0, w); err != nil {
 		return err
 	}
-	return writeAll(w, []byte("}"))
+	return pieces.WriteAll(w, []byte("}"))
 }
 
 // CacheEncode writes the object's own bytes if the encoder would write the same ones. Otherwise it
@@ -222,7 +223,7 @@ func (o *object) encodeJSON(e encoding, w io.Writer) error {
 		if err := o.writeJSON(w); err != nil {
 			return err
 		}
-		return writeAll(w, []byte("\n"))
+		return pieces.WriteAll(w, []byte("\n"))
 	}
 	buffer := o.format.buffers.Get()
 	defer o.format.buffers.Put(buffer)
@@ -233,7 +234,7 @@ func (o *object) encodeJSON(e encoding, w io.Writer) error {
 		return err
 	}
 	buffer.WriteString("}\n")
-	return writeAll(w, buffer.Bytes())
+	return pieces.WriteAll(w, buffer.Bytes())
 }
 
 const prettyIndent = "  "
@@ -249,7 +250,7 @@ func (o *object) encodePretty(w io.Writer) error {
 	if err := json.Indent(buffer, plain.Bytes(), "", prettyIndent); err != nil {
 		return fmt.Errorf("indent %q: %w", o.row.Key, err)
 	}
-	return writeAll(w, buffer.Bytes())
+	return pieces.WriteAll(w, buffer.Bytes())
 }
 
 // addTo applies the addition to decoded metadata.
@@ -325,7 +326,7 @@ func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object,
 		encoded = append([]byte(nil), buffer.Bytes()...)
 		o.format.recent.put(k, encoded)
 	}
-	return writeAll(w, encoded)
+	return pieces.WriteAll(w, encoded)
 }
 
 // encodable returns the input that an encoder needs: protobuf if JSON can be converted to it,

@@ -3,6 +3,8 @@ package read
 import (
 	"encoding/binary"
 	"sync"
+
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 )
 
 // chunks are the bytes of a list that is about to be written. Their memory comes from a pool, to
@@ -13,7 +15,7 @@ type chunks struct {
 }
 
 var chunkPool = sync.Pool{New: func() any {
-	chunk := make([]byte, 0, pieceBytes)
+	chunk := make([]byte, 0, pieces.Bytes)
 	return &chunk
 }}
 
@@ -37,12 +39,13 @@ func (c *chunks) add(tag byte, value []byte) {
 }
 
 // writeTo writes all chunks, and releases each.
-func (c *chunks) writeTo(w *pieces) error {
-	if err := w.flush(); err != nil {
+func (c *chunks) writeTo(w *pieces.Writer) error {
+	to, err := w.Direct()
+	if err != nil {
 		return err
 	}
 	for len(c.all) > 0 {
-		if _, err := w.to.Write(*c.all[0]); err != nil {
+		if _, err := to.Write(*c.all[0]); err != nil {
 			return err
 		}
 		c.letGo()
@@ -51,7 +54,7 @@ func (c *chunks) writeTo(w *pieces) error {
 }
 
 func (c *chunks) letGo() {
-	if chunk := c.all[0]; cap(*chunk) == pieceBytes {
+	if chunk := c.all[0]; cap(*chunk) == pieces.Bytes {
 		*chunk = (*chunk)[:0]
 		chunkPool.Put(chunk)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
@@ -71,7 +72,7 @@ func sameProtobuf(t tester, l *list) {
 // what can't be decoded fails the list before its first byte.
 func TestProtobufOfWhatIsUnusual(t *testing.T) {
 	f := newFixture(t)
-	f.put(cm("a", "x", "1"), cm("a", "large", strings.Repeat("ü", pieceBytes)), cm("a", "y", `"quoted"`))
+	f.put(cm("a", "x", "1"), cm("a", "large", strings.Repeat("ü", pieces.Bytes)), cm("a", "y", `"quoted"`))
 	unusual := strings.Replace(string(cm("a", "z", "1").value()), `"data":{`, `"data":{"k":"twice",`, 1)
 	f.apply(table.Update{Key: cm("a", "z", "").key(), Value: []byte(unusual)})
 	s := f.serve()

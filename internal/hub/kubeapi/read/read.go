@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/util/apihelpers"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kubeapi/read/tables"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -83,7 +84,7 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 	case info.Verb == "get" && !r.view.display.shared:
 		return handlers.GetResource(r, scope), nil
 	case info.Verb == "list":
-		return tabled(r, scope, cuttable(handlers.ListResource(r, r, scope, false, s.config.WatchTimeout))), nil
+		return tables.Handler(tableSource{r}, scope, cuttable(handlers.ListResource(r, r, scope, false, s.config.WatchTimeout))), nil
 	case info.Verb == "watch":
 		return watching(r, scope, handlers.ListResource(r, r, scope, true, s.config.WatchTimeout)), nil
 	}

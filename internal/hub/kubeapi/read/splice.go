@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
@@ -66,7 +67,7 @@ func parse(value []byte) (document, error) {
 // write writes the document and the addition without copying the document. The first Write is the
 // opening brace alone, by which the response writer recognizes a stream that it may compress.
 func (d document) write(w io.Writer, a addition) error {
-	if err := writeAll(w, d.value[:1], d.value[1+d.skip:d.metadata], d.identity(a)); err != nil {
+	if err := pieces.WriteAll(w, d.value[:1], d.value[1+d.skip:d.metadata], d.identity(a)); err != nil {
 		return err
 	}
 	from := d.metadata
@@ -74,12 +75,12 @@ func (d document) write(w io.Writer, a addition) error {
 		if m.offset == 0 || len(m.fields) == 0 {
 			continue
 		}
-		if err := writeAll(w, d.value[from:m.offset], d.separated(m.offset, encoded(nil, m.fields))); err != nil {
+		if err := pieces.WriteAll(w, d.value[from:m.offset], d.separated(m.offset, encoded(nil, m.fields))); err != nil {
 			return err
 		}
 		from = m.offset
 	}
-	return writeAll(w, bytes.TrimRight(d.value[from:], "\n"))
+	return pieces.WriteAll(w, bytes.TrimRight(d.value[from:], "\n"))
 }
 
 // addedMap has the fields to add to a map in the metadata, and the offset of that map.
@@ -139,18 +140,6 @@ func encoded(to []byte, all []field) []byte {
 		to = gjson.AppendJSONString(to, f.value)
 	}
 	return to
-}
-
-func writeAll(w io.Writer, segments ...[]byte) error {
-	for _, p := range segments {
-		if len(p) == 0 {
-			continue
-		}
-		if _, err := w.Write(p); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // withoutSpace removes a SpaceAnnotation that a user wrote, because the view adds its own.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -20,7 +21,7 @@ func TestListsOfClientsThatVanish(t *testing.T) {
 	spaces := []key.Space{"a", "b"}
 	for _, space := range spaces {
 		for _, name := range []string{"x", "y", "z"} {
-			f.put(cm(space, name, strings.Repeat(string(space), 30<<10)), cm(space, "large-"+name, strings.Repeat(string(space), 4*pieceBytes)))
+			f.put(cm(space, name, strings.Repeat(string(space), 30<<10)), cm(space, "large-"+name, strings.Repeat(string(space), 4*pieces.Bytes)))
 		}
 	}
 	plain := f.serve()

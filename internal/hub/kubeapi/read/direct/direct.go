@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/server/routine"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 	"orrery.dev/orrery/internal/hub/respond"
 )
 
@@ -52,18 +53,12 @@ type Writer interface {
 	Flush() error
 }
 
-// Buffers is a pool of buffers.
-type Buffers interface {
-	Get() *bytes.Buffer
-	Put(*bytes.Buffer)
-}
-
 // ErrGone is returned by a Writer whose client has gone.
 var ErrGone = errors.New("the client has gone")
 
 // Handler serves watches in one of the media, by media type. It calls handlers to check the request and to
 // start the watch, and standard for other requests.
-func Handler(scope *handlers.RequestScope, media map[string]*Medium, buffers Buffers, start, standard http.HandlerFunc) http.HandlerFunc {
+func Handler(scope *handlers.RequestScope, media map[string]*Medium, buffers *pieces.Buffers, start, standard http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		negotiated, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
 		to := media[negotiated.Accepted.MediaType]
@@ -113,7 +108,7 @@ func Adopt(ctx context.Context, w Watch) (adopted watch.Interface, ok bool) {
 // direct writes the events of a watch to its client. The handlers take it for the watch.
 type direct struct {
 	medium  *Medium
-	buffers Buffers
+	buffers *pieces.Buffers
 	w       http.ResponseWriter
 	watch   Watch
 	over    <-chan struct{}

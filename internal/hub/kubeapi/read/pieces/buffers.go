@@ -1,15 +1,15 @@
-package read
+package pieces
 
 import (
 	"bytes"
 	"sync"
 )
 
-// buffers is a pool of buffers for single values.
-type buffers struct{ pool sync.Pool }
+// Buffers is a pool of buffers for single values. It is safe for concurrent use.
+type Buffers struct{ pool sync.Pool }
 
 // Get returns an empty buffer.
-func (b *buffers) Get() *bytes.Buffer {
+func (b *Buffers) Get() *bytes.Buffer {
 	if buffer, ok := b.pool.Get().(*bytes.Buffer); ok {
 		return buffer
 	}
@@ -17,7 +17,7 @@ func (b *buffers) Get() *bytes.Buffer {
 }
 
 // Put returns a buffer to the pool, unless it has become too large to keep.
-func (b *buffers) Put(buffer *bytes.Buffer) {
+func (b *Buffers) Put(buffer *bytes.Buffer) {
 	const keep = 256 << 10
 	if buffer.Cap() <= keep {
 		buffer.Reset()

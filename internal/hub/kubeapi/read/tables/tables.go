@@ -1,4 +1,7 @@
-package read
+// Package tables serves lists that are requested as tables in JSON, as kubectl does. It is a fast path: without it,
+// the Source makes tables of the same content. Rows are written one by one from the bytes of the objects'
+// metadata. If the kind's columns can be read from bytes, too, nothing is decoded.
+package tables
 
 import (
 	"bytes"
@@ -18,14 +21,55 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/internal/hub/kinds/columns"
+	"orrery.dev/orrery/internal/hub/kubeapi/read/pieces"
 )
 
-// tabled serves lists that are requested as tables in JSON, as kubectl does. Rows are written one
-// by one from the bytes of the objects' metadata. If the kind's columns can be read from bytes,
-// too, nothing is decoded. The handlers take the request for a list in JSON.
-func tabled(r *reader, scope *handlers.RequestScope, others http.HandlerFunc) http.HandlerFunc {
+// Source is the standard path: it lists objects, and makes the cells of a table.
+type Source interface {
+	rest.Lister
+	rest.Watcher
+	// Objects returns the objects of a list that List has returned.
+	Objects(list runtime.Object) Objects
+	// Columns makes a table of the kind's own columns, with the definitions of all columns.
+	Columns(ctx context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error)
+	// AddCells adds the cells of the other columns.
+	AddCells(ctx context.Context, to *metav1.TableRow, o Object) error
+	// Scanner makes the cells of the kind's own columns from JSON. It is nil if objects must be decoded.
+	Scanner() columns.Scanner
+	// CheckSize fails if the cells of a table have too many bytes.
+	CheckSize(bytes int) error
+	// IsPretty reports whether an encoder indents.
+	IsPretty(id runtime.Identifier) bool
+	// Buffers is the pool of buffers for writing.
+	Buffers() *pieces.Buffers
+}
+
+// Objects are the objects of a list.
+type Objects interface {
+	Meta() metav1.ListMeta
+	Len() int
+	Object(i int) Object
+}
+
+// Object is one object of a list.
+type Object interface {
+	// Key is the key of the object in the table, for messages.
+	Key() string
+	// JSON returns the object, and whether the bytes are the stored ones.
+	JSON() (value []byte, stored bool, err error)
+	// Decode returns the decoded object.
+	Decode() (runtime.Object, error)
+	// WriteMetadata writes the metadata of the object. end is the offset at which they end in the stored bytes,
+	// or 0 if it is unknown.
+	WriteMetadata(end int, w io.Writer) error
+}
+
+// Handler serves lists of a source as tables. others serves all other requests. The handlers of
+// k8s.io/apiserver take the request for a list in JSON.
+func Handler(source Source, scope *handlers.RequestScope, others http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		options, version := tableRequest(req, scope)
 		if options == nil || options.IncludeObject == metav1.IncludeObject {
@@ -35,7 +79,7 @@ func tabled(r *reader, scope *handlers.RequestScope, others http.HandlerFunc) ht
 		plain := req.WithContext(req.Context())
 		plain.Header = req.Header.Clone()
 		plain.Header.Set("Accept", runtime.ContentTypeJSON)
-		handlers.ListResource(tabling{r, options, version}, r, scope, false, 0)(w, plain)
+		handlers.ListResource(tabling{source, options, version}, source, scope, false, 0)(w, plain)
 	}
 }
 
@@ -54,21 +98,24 @@ func tableRequest(req *http.Request, scope *handlers.RequestScope) (*metav1.Tabl
 	return options, negotiated.Convert.GroupVersion()
 }
 
+// indent is the indentation of pretty tables.
+const indent = "  "
+
 // tabling lists objects as the rows of a table.
 type tabling struct {
-	*reader
+	Source
 	options *metav1.TableOptions
 	version schema.GroupVersion
 }
 
 // List implements rest.Lister.
 func (t tabling) List(ctx context.Context, opts *metainternalversion.ListOptions) (runtime.Object, error) {
-	found, err := t.reader.List(ctx, opts)
+	found, err := t.Source.List(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	l := found.(*list)
-	rows := &rows{tabling: t, ListMeta: l.ListMeta, items: l.Items, ends: make([]rowEnds, 0, len(l.Items))}
+	items := t.Objects(found)
+	rows := &rows{tabling: t, ListMeta: items.Meta(), items: items, ends: make([]rowEnds, 0, items.Len())}
 	return rows, rows.fill(ctx)
 }
 
@@ -77,7 +124,7 @@ type rows struct {
 	tabling
 	metav1.ListMeta
 	definitions []metav1.TableColumnDefinition
-	items       []*object
+	items       Objects
 	// cells has the cells of all objects, one object after the other.
 	cells []byte
 	ends  []rowEnds
@@ -103,25 +150,23 @@ func (t *rows) GetObject() runtime.Object { return t }
 
 // fill encodes all cells, so that an invalid object fails the list instead of truncating it.
 func (t *rows) fill(ctx context.Context) error {
-	empty, err := t.columns(ctx, t.view.newList(), t.options)
+	empty, err := t.Columns(ctx, t.NewList(), t.options)
 	if err != nil {
 		return err
 	}
 	t.definitions = empty.ColumnDefinitions
-	scanner, _ := t.view.kind.Columns.(columns.Scanner)
-	if t.view.display.metadataOnly || t.view.display.reports {
-		scanner = nil
-	}
-	for _, o := range t.items {
+	scanner := t.Scanner()
+	for i := range t.items.Len() {
+		o := t.items.Object(i)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		metadata, err := t.addRow(ctx, o, scanner)
 		if err != nil {
-			return fmt.Errorf("make the row of %q: %w", o.row.Key, err)
+			return fmt.Errorf("make the row of %q: %w", o.Key(), err)
 		}
-		if limit := t.decodedBytes; len(t.cells) > limit && t.view.kind.Custom != nil {
-			return tooLarge(len(t.cells), limit)
+		if err := t.CheckSize(len(t.cells)); err != nil {
+			return err
 		}
 		t.ends = append(t.ends, rowEnds{len(t.cells), metadata})
 	}
@@ -130,7 +175,7 @@ func (t *rows) fill(ctx context.Context) error {
 
 // addRow adds the cells of one object: those of the kind's own columns, and those of the view. It
 // returns the offset at which the stored metadata ends.
-func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (metadata int, err error) {
+func (t *rows) addRow(ctx context.Context, o Object, scanner columns.Scanner) (metadata int, err error) {
 	t.cells = append(t.cells, '[')
 	var others metav1.TableRow
 	metadata, scanned, err := t.scan(o, scanner)
@@ -142,7 +187,7 @@ func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (
 			return 0, err
 		}
 	}
-	if err := t.addCells(ctx, &others, o.row); err != nil {
+	if err := t.AddCells(ctx, &others, o); err != nil {
 		return 0, err
 	}
 	for i, cell := range others.Cells {
@@ -158,28 +203,28 @@ func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (
 }
 
 // scan adds the cells of the kind's own columns if they can be read from the object's JSON.
-func (t *rows) scan(o *object, scanner columns.Scanner) (metadata int, ok bool, err error) {
+func (t *rows) scan(o Object, scanner columns.Scanner) (metadata int, ok bool, err error) {
 	if scanner == nil {
 		return 0, false, nil
 	}
-	d, _, err := o.document()
+	value, stored, err := o.JSON()
 	if err != nil {
 		return 0, false, err
 	}
-	t.cells, metadata, ok = scanner.Scan(t.cells, d.value)
-	if &d.value[0] != &o.row.Value[0] { // the offset is not that of the stored value
+	t.cells, metadata, ok = scanner.Scan(t.cells, value)
+	if !stored { // the offset is not that of the stored value
 		metadata = 0
 	}
 	return metadata, ok, nil
 }
 
 // row returns the cells of the kind's own columns.
-func (t *rows) row(ctx context.Context, o *object) (metav1.TableRow, error) {
-	decoded, err := o.decode()
+func (t *rows) row(ctx context.Context, o Object) (metav1.TableRow, error) {
+	decoded, err := o.Decode()
 	if err != nil {
 		return metav1.TableRow{}, err
 	}
-	made, err := t.columns(ctx, decoded, &metav1.TableOptions{NoHeaders: true})
+	made, err := t.Columns(ctx, decoded, &metav1.TableOptions{NoHeaders: true})
 	if err != nil {
 		return metav1.TableRow{}, err
 	}
@@ -203,23 +248,23 @@ func appendCell(to []byte, cell any) ([]byte, error) {
 
 // CacheEncode writes the table row by row.
 func (t *rows) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.Writer) error, w io.Writer) error {
-	if t.format.shape.catalog[id].form == formPretty {
+	if t.IsPretty(id) {
 		var plain, pretty bytes.Buffer
 		if err := t.write(&plain); err != nil {
 			return err
 		}
-		if err := json.Indent(&pretty, bytes.TrimSpace(plain.Bytes()), "", prettyIndent); err != nil {
+		if err := json.Indent(&pretty, bytes.TrimSpace(plain.Bytes()), "", indent); err != nil {
 			return fmt.Errorf("indent table: %w", err)
 		}
-		return writeAll(w, pretty.Bytes())
+		return pieces.WriteAll(w, pretty.Bytes())
 	}
-	buffer := t.format.buffers.Get()
-	defer t.format.buffers.Put(buffer)
-	p := &pieces{to: w, buffer: buffer}
+	buffer := t.Buffers().Get()
+	defer t.Buffers().Put(buffer)
+	p := pieces.New(w, buffer)
 	if err := t.write(p); err != nil {
 		return err
 	}
-	return p.flush()
+	return p.Flush()
 }
 
 func (t *rows) write(w io.Writer) error {
@@ -231,38 +276,38 @@ func (t *rows) write(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("encode table: %w", err)
 	}
-	if err := writeAll(w, head[:1], head[1:len(head)-1], []byte(`,"rows":[`)); err != nil {
+	if err := pieces.WriteAll(w, head[:1], head[1:len(head)-1], []byte(`,"rows":[`)); err != nil {
 		return err
 	}
 	partial := []byte(`,"object":{"kind":"PartialObjectMetadata","apiVersion":"` + t.version.String() + `","metadata":`)
 	before := []byte(`,{"cells":`)
 	from := 0
-	for i, o := range t.items {
+	for i := range t.items.Len() {
 		begin := before
 		if i == 0 {
 			begin = before[1:]
 		}
-		if err := writeAll(w, begin, t.cells[from:t.ends[i].cells]); err != nil {
+		if err := pieces.WriteAll(w, begin, t.cells[from:t.ends[i].cells]); err != nil {
 			return err
 		}
-		if err := t.writeObject(o, t.ends[i].metadata, partial, w); err != nil {
+		if err := t.writeObject(t.items.Object(i), t.ends[i].metadata, partial, w); err != nil {
 			return err
 		}
 		from = t.ends[i].cells
 	}
-	return writeAll(w, []byte("]}\n"))
+	return pieces.WriteAll(w, []byte("]}\n"))
 }
 
 // writeObject writes the object of a row and the end of the row.
-func (t *rows) writeObject(o *object, end int, partial []byte, w io.Writer) error {
+func (t *rows) writeObject(o Object, end int, partial []byte, w io.Writer) error {
 	if t.options.IncludeObject == metav1.IncludeNone {
-		return writeAll(w, []byte(`,"object":null}`))
+		return pieces.WriteAll(w, []byte(`,"object":null}`))
 	}
-	if err := writeAll(w, partial); err != nil {
+	if err := pieces.WriteAll(w, partial); err != nil {
 		return err
 	}
-	if err := o.writeMetadata(end, w); err != nil {
+	if err := o.WriteMetadata(end, w); err != nil {
 		return err
 	}
-	return writeAll(w, []byte("}}"))
+	return pieces.WriteAll(w, []byte("}}"))
 }

@@ -1,4 +1,4 @@
-package read
+package pieces
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func (w *writes) Write(b []byte) (int, error) {
 // and the rest in few.
 func TestPieces(t *testing.T) {
 	var got writes
-	p := &pieces{to: &got, buffer: &bytes.Buffer{}}
+	p := New(&got, &bytes.Buffer{})
 	var all []byte
 	random := seeds.Rand(t, 1)
 	for i := range 1000 {
@@ -28,7 +28,7 @@ func TestPieces(t *testing.T) {
 		case 0:
 			b = []byte("{")
 		case 500:
-			b = bytes.Repeat([]byte("x"), 3*pieceBytes)
+			b = bytes.Repeat([]byte("x"), 3*Bytes)
 		}
 		all = append(all, b...)
 		if n, err := p.Write(b); n != len(b) || err != nil {
@@ -36,14 +36,14 @@ func TestPieces(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := p.flush(); err != nil {
+		if err := p.Flush(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !bytes.Equal(bytes.Join(got, nil), all) || len(got[0]) != 1 {
 		t.Error("something else was written")
 	}
-	if most := 2*len(all)/pieceBytes + 4; len(got) > most {
+	if most := 2*len(all)/Bytes + 4; len(got) > most {
 		t.Errorf("%d writes", len(got))
 	}
 }
