@@ -67,7 +67,7 @@ PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/diagnosis 
   hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/progress hub/engine/prune hub/engine/quota hub/engine/ready \
   hub/engine/refs hub/engine/rollup hub/engine/rules hub/engine/selectors hub/engine/unreturned hub/engine/upsync \
   hub/kinds/binding hub/kinds/columns hub/kinds/downsync hub/kinds/openapi hub/kinds/protobuf hub/kinds/registry hub/kinds/schemacompat \
-  hub/kinds/schemacost hub/kinds/schemaversion hub/kubeapi/textual \
+  hub/kinds/schemacost hub/kinds/schemaversion hub/kubeapi/read/pieces hub/kubeapi/textual \
   hub/storage/logidentity lib/fieldset lib/jsonscan lib/jsonsplice lib/quantity lib/suggest lib/watchdog \
   protocol/key protocol/ownership protocol/route protocol/rulepath) ./views
 DEEP   := $(addprefix ./internal/,agent agent/fencing agent/worklist agent/store hub/auth hub/controllers \

@@ -25,9 +25,11 @@ func (s tableSource) Columns(ctx context.Context, object runtime.Object, options
 	return s.columns(ctx, object, options)
 }
 
-// AddCells implements tables.Source.
-func (s tableSource) AddCells(ctx context.Context, to *metav1.TableRow, o tables.Object) error {
-	return s.addCells(ctx, to, o.(listedObject).row)
+// AppendCells implements tables.Source.
+func (s tableSource) AppendCells(ctx context.Context, cells []any, o tables.Object) ([]any, error) {
+	row := metav1.TableRow{Cells: cells}
+	err := s.addCells(ctx, &row, o.(listedObject).row)
+	return row.Cells, err
 }
 
 // Scanner implements tables.Source.

@@ -35,8 +35,8 @@ type Source interface {
 	Objects(list runtime.Object) Objects
 	// Columns makes a table of the kind's own columns, with the definitions of all columns.
 	Columns(ctx context.Context, object runtime.Object, options *metav1.TableOptions) (*metav1.Table, error)
-	// AddCells adds the cells of the other columns.
-	AddCells(ctx context.Context, to *metav1.TableRow, o Object) error
+	// AppendCells appends the cells of the other columns.
+	AppendCells(ctx context.Context, cells []any, o Object) ([]any, error)
 	// Scanner makes the cells of the kind's own columns from JSON. It is nil if objects must be decoded.
 	Scanner() columns.Scanner
 	// CheckSize fails if the cells of a table have too many bytes.
@@ -187,10 +187,11 @@ func (t *rows) addRow(ctx context.Context, o Object, scanner columns.Scanner) (m
 			return 0, err
 		}
 	}
-	if err := t.AddCells(ctx, &others, o); err != nil {
+	cells, err := t.AppendCells(ctx, others.Cells, o)
+	if err != nil {
 		return 0, err
 	}
-	for i, cell := range others.Cells {
+	for i, cell := range cells {
 		if scanned || i > 0 {
 			t.cells = append(t.cells, ',')
 		}
