@@ -334,13 +334,6 @@ type Walk struct {
 	Marker   string `json:"marker,omitempty"`
 }
 
-// Leaf is one key of a side's content and its sum: LeafSum for desired objects, and the Sum of the
-// report for reports.
-type Leaf struct {
-	Key string `json:"key"`
-	Sum Sum    `json:"sum"`
-}
-
 // Fetch is one line of a fetch request, at most MaxFetch lines. The response has a put, hold,
 // conflict or gone frame for each key in order, or a del (cause Walked) if the object is not
 // desired, and a mark. It ends early if it becomes large; the agent requests the rest again. The

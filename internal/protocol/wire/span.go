@@ -30,6 +30,13 @@ type Span struct {
 	Count int    `json:"count"`
 }
 
+// Leaf is one key of a side's content and its sum: LeafSum for desired objects, and the Sum of the
+// report for reports.
+type Leaf struct {
+	Key string `json:"key"`
+	Sum Sum    `json:"sum"`
+}
+
 // RangeDifference is one side's content of a span that differs: Split if the span is large, otherwise Leaves.
 // Both are nil if the side has no leaves there.
 type RangeDifference struct {

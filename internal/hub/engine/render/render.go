@@ -7,7 +7,6 @@ package render
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -24,15 +23,6 @@ import (
 
 // keptBytes bounds the cache of results, in bytes.
 const keptBytes = 8 << 20
-
-// Rendered is an object as it is sent to a location.
-type Rendered struct {
-	// Object is canonical JSON: the object without the fields that stay in the space, with the
-	// rules of the class applied. It is valid by the class's definition.
-	Object json.RawMessage
-	// Digest is the SHA-256 of Object.
-	Digest wire.Sum
-}
 
 // Renderer renders objects. It is safe for concurrent use. All users share one, and thereby its
 // cache.

@@ -2,10 +2,12 @@ package render
 
 import (
 	"container/list"
+	"encoding/json"
 	"sync"
 
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // result identifies a result by entry and class. The address of the entry is not reused while the
@@ -24,6 +26,15 @@ type results struct {
 	known map[result]*list.Element // values are *kept
 	used  *list.List               // values are *kept, the last used first
 	size  int
+}
+
+// Rendered is an object as it is sent to a location.
+type Rendered struct {
+	// Object is canonical JSON: the object without the fields that stay in the space, with the
+	// rules of the class applied. It is valid by the class's definition.
+	Object json.RawMessage
+	// Digest is the SHA-256 of Object.
+	Digest wire.Sum
 }
 
 // kept is one cached result. Its size is 0 until it is computed.
