@@ -39,3 +39,15 @@ func precedes(a, b Entry, rec *store.Record) bool {
 	}
 	return a.Space < b.Space
 }
+
+// Account returns the ServiceAccount that acts for an object at the target: that of the desired entry, or else that of
+// the record. It is empty for the agent itself. ok is false if neither has an object.
+func Account(w *store.Want, rec *store.Record) (account string, ok bool) {
+	switch {
+	case w != nil && w.Object() != nil:
+		return w.Object().Policy.ServiceAccount, true
+	case rec != nil:
+		return rec.Source.Policy.ServiceAccount, true
+	}
+	return "", false
+}

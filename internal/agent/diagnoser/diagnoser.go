@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/diagnosis"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
@@ -23,7 +24,11 @@ const (
 	// timeout bounds the reads of one diagnosis.
 	timeout = 15 * time.Second
 	// The maximum numbers of objects that a diagnosis reads.
-	maxReplicaSets, maxPending, maxPods, maxEvents = 50, 20, 100, 20
+	maxReplicaSets, maxPending, maxPods = 50, 20, 100
+	// maxEvents is the number of events on a page, and maxEventPages the maximum number of pages for one object. A list
+	// shows events by name, the oldest first, and a client creates few for one object in the hour for which a cluster
+	// keeps them.
+	maxEvents, maxEventPages = 100, 5
 )
 
 // Diagnoser diagnoses unhealthy objects, one after the other.
@@ -88,6 +93,9 @@ func (d *Diagnoser) sleep(ctx context.Context, wait time.Duration) {
 // errChanged is returned for an object that is not as it was observed: its next observation counts.
 var errChanged = errors.New("the object has changed since it was observed")
 
+// errReleased is returned for an object that is not ours any more.
+var errReleased = errors.New("the object is no longer managed")
+
 // diagnose diagnoses an object and stores the result. After an error the last diagnosis stays.
 func (d *Diagnoser) diagnose(ctx context.Context, s subject) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -100,9 +108,12 @@ func (d *Diagnoser) diagnose(ctx context.Context, s subject) {
 	switch {
 	case err == nil:
 		d.queue.done(s, time.Now())
-		d.put(ctx, s, e)
+		d.put(ctx, s, account, e)
 	case errors.Is(err, errChanged):
 		d.queue.done(s, time.Now())
+	case errors.Is(err, errReleased):
+		d.queue.removeSubject(s)
+		d.engine.ForgetLive([]string{s.id}) // if it becomes ours again, the next observation shows it
 	case apierrors.IsNotFound(err):
 		d.queue.remove(s.id)
 	default:
@@ -111,20 +122,69 @@ func (d *Diagnoser) diagnose(ctx context.Context, s subject) {
 	}
 }
 
-// account returns the ServiceAccount that acts for an object; empty for the agent itself.
+// account returns the ServiceAccount that acts for an object now; empty for the agent itself. It returns errReleased if
+// the object is neither desired nor recorded.
 func (d *Diagnoser) account(id string) (account string, err error) {
+	source, spaces, ok := d.sources(id)
+	if !ok {
+		return "", errReleased
+	}
 	err = d.store.View(func(t *store.Tx) error {
-		r, err := t.Records.Get(id)
-		if r != nil {
-			account = r.Source.Policy.ServiceAccount
-		}
+		account, err = accountIn(t, id, source, spaces)
 		return err
 	})
 	return account, err
 }
 
-// put stores the diagnosis that evidence has, and enqueues the object, if it is another one than before.
-func (d *Diagnoser) put(ctx context.Context, s subject, e *diagnosis.Evidence) {
+// sources returns the identity that an object has in its spaces, and these. ok is false if the worklist does not have
+// the object, or has observed that it is gone or not ours.
+func (d *Diagnoser) sources(id string) (source key.Identity, spaces []key.Space, ok bool) {
+	identity, err := key.ParseIdentity(id)
+	if err != nil {
+		return source, nil, false
+	}
+	it, ok := d.engine.Find(identity)
+	if !ok {
+		return source, nil, false
+	}
+	v := d.engine.View(it)
+	isGone := v.Seen.Existence == decide.Absent || v.Seen.Existence == decide.Foreign // also an object that another owner has taken
+	return v.Source, v.Spaces, !isGone
+}
+
+// accountIn is account in a transaction. The record alone has the policy of the last apply, whose account may have
+// lost its rights since.
+func accountIn(t *store.Tx, id string, source key.Identity, spaces []key.Space) (string, error) {
+	rec, err := t.Records.Get(id)
+	if err != nil {
+		return "", err
+	}
+	entries := make([]decide.Entry, 0, len(spaces))
+	for _, space := range spaces {
+		w, _, err := t.Desired.Get(key.Object{Space: space, Identity: source}.Path())
+		if err != nil {
+			return "", err
+		}
+		entries = append(entries, decide.Entry{Space: space, Want: w})
+	}
+	var want *store.Want
+	if i := decide.Choose(entries, rec); i >= 0 {
+		want = entries[i].Want
+	}
+	account, ok := decide.Account(want, rec)
+	if !ok {
+		return "", errReleased
+	}
+	return account, nil
+}
+
+// put stores the diagnosis that evidence has, and enqueues the object, if it is another one than before. It stores
+// nothing if another account than the one that has read the evidence acts for the object by now.
+func (d *Diagnoser) put(ctx context.Context, s subject, account string, e *diagnosis.Evidence) {
+	source, spaces, ok := d.sources(s.id)
+	if !ok {
+		return
+	}
 	var old, now *store.Diagnosis
 	isCurrent := false
 	if err := d.store.View(func(t *store.Tx) (err error) {
@@ -135,12 +195,19 @@ func (d *Diagnoser) put(ctx context.Context, s subject, e *diagnosis.Evidence) {
 	}
 	if found, ok := diagnosis.Diagnose(e); ok {
 		now = next(old, found, e.Object.Deadline(), e.Now)
+		now.Account = account
 	}
 	if old == nil && now == nil || old != nil && now != nil && *old == *now {
 		return
 	}
 	if err := d.store.Submit(ctx, &store.Commit{
-		Do:   func(t *store.Tx) error { return t.Observed.Diagnose(s.id, s.uid, s.generation, now) },
+		Do: func(t *store.Tx) error {
+			acting, err := accountIn(t, s.id, source, spaces)
+			if errors.Is(err, errReleased) || err == nil && acting != account {
+				return nil
+			}
+			return errors.Join(err, t.Observed.Diagnose(s.id, s.uid, s.generation, now))
+		},
 		Done: func() { d.engine.Again([]string{s.id}) },
 	}); err != nil {
 		d.log.Debug("a diagnosis could not be stored", "object", s.id, "error", err)
@@ -199,12 +266,12 @@ func (r *reading) evidence() (*diagnosis.Evidence, error) {
 		}
 	}
 	for _, name := range diagnosis.MissingClaims(e) {
-		if err := r.list(diagnosis.Claims, kubeclient.Selection{Namespace: id.Namespace, Fields: "metadata.name=" + name, Most: 1}, e.AddClaim); err != nil {
+		if err := r.list(diagnosis.Claims, kubeclient.Selection{Namespace: id.Namespace, Fields: "metadata.name=" + name, Most: 1}, 1, e.AddClaim); err != nil {
 			return nil, err
 		}
 	}
 	for _, uid := range diagnosis.EventSubjects(e) {
-		if err := r.list(diagnosis.Events, kubeclient.Selection{Namespace: id.Namespace, Fields: "involvedObject.uid=" + string(uid), Most: maxEvents}, e.AddEvent); err != nil {
+		if err := r.list(diagnosis.Events, kubeclient.Selection{Namespace: id.Namespace, Fields: "involvedObject.uid=" + string(uid), Most: maxEvents}, maxEventPages, e.AddEvent); err != nil {
 			return nil, err
 		}
 	}
@@ -219,7 +286,7 @@ func (r *reading) pods(e *diagnosis.Evidence, namespace string) error {
 		return nil
 	}
 	if r.place.Resource == diagnosis.Deployments {
-		if err := r.list(diagnosis.ReplicaSets, kubeclient.Selection{Namespace: namespace, Labels: labels, Most: maxReplicaSets}, e.AddReplicaSet); err != nil {
+		if err := r.list(diagnosis.ReplicaSets, kubeclient.Selection{Namespace: namespace, Labels: labels, Most: maxReplicaSets}, 1, e.AddReplicaSet); err != nil {
 			return err
 		}
 	}
@@ -228,7 +295,7 @@ func (r *reading) pods(e *diagnosis.Evidence, namespace string) error {
 		{Fields: "status.phase!=Pending,status.phase!=Succeeded", Most: maxPods},
 	} {
 		s.Namespace, s.Labels = namespace, labels
-		if err := r.list(diagnosis.Pods, s, e.AddPod); err != nil {
+		if err := r.list(diagnosis.Pods, s, 1, e.AddPod); err != nil {
 			return err
 		}
 	}
@@ -238,25 +305,30 @@ func (r *reading) pods(e *diagnosis.Evidence, namespace string) error {
 // places maps each resource that a diagnosis reads to a version that every cluster serves.
 var places = map[key.Resource]string{diagnosis.Pods: "v1", diagnosis.Claims: "v1", diagnosis.Events: "v1", diagnosis.ReplicaSets: "v1"}
 
-// list calls add with the first objects of a selection. It does nothing without the right to read them.
-func (r *reading) list(resource key.Resource, s kubeclient.Selection, add func(text string)) error {
+// list calls add with the objects on the first pages of a selection. It does nothing without the right to read them.
+func (r *reading) list(resource key.Resource, s kubeclient.Selection, pages int, add func(text string)) error {
 	needed := right{account: r.account, namespace: s.Namespace, resource: resource}
 	if r.denied.is(needed, time.Now()) {
 		return nil
 	}
-	texts, err := kubeclient.ListSome(r.ctx, r.target, kubeclient.Place{Resource: resource, Version: places[resource]}, s)
-	if apierrors.IsForbidden(err) {
-		if r.denied.add(needed, time.Now()) {
-			r.log.Warn("the agent may not read why objects are not healthy: grant the right, as orrery-agent rbac prints it",
-				"verb", "list", "resource", resource.String(), "namespace", s.Namespace, "serviceAccount", r.account)
+	for range pages {
+		texts, more, err := kubeclient.ListSome(r.ctx, r.target, kubeclient.Place{Resource: resource, Version: places[resource]}, s)
+		if apierrors.IsForbidden(err) {
+			if r.denied.add(needed, time.Now()) {
+				r.log.Warn("the agent may not read why objects are not healthy: grant the right, as orrery-agent rbac prints it",
+					"verb", "list", "resource", resource.String(), "namespace", s.Namespace, "serviceAccount", r.account)
+			}
+			return nil
 		}
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list %s: %w", resource, err)
-	}
-	for _, text := range texts {
-		add(text)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", resource, err)
+		}
+		for _, text := range texts {
+			add(text)
+		}
+		if s.Continue = more; more == "" {
+			return nil
+		}
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/diagnosis"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
@@ -36,6 +39,8 @@ type api struct {
 	refuses  string // the resource whose lists are forbidden
 	requests []string
 	accounts []string
+	events   []string
+	during   func() // called before the Pods are returned; nil: nothing
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +53,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(code)
 		_, _ = fmt.Fprintf(w, `{"kind":"Status","reason":%q,"code":%d,"details":{"name":"web"}}`, reason, code)
 	}
-	items := ""
+	items, more := "", ""
 	switch {
 	case a.refuses != "" && strings.HasSuffix(r.URL.Path, a.refuses):
 		refuse(http.StatusForbidden, "Forbidden")
@@ -62,10 +67,25 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case strings.HasSuffix(r.URL.Path, "/replicasets"):
 		items = set
+	case strings.HasSuffix(r.URL.Path, "/events"):
+		items, more = a.eventsFrom(r.URL.Query())
 	case strings.HasSuffix(r.URL.Path, "/pods") && strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "status.phase=Pending"):
-		items = a.pods
+		if items = a.pods; a.during != nil {
+			a.during()
+		}
 	}
-	_, _ = fmt.Fprintf(w, `{"kind":"List","metadata":{"resourceVersion":"1"},"items":[%s]}`, items)
+	_, _ = fmt.Fprintf(w, `{"kind":"List","metadata":{"resourceVersion":"1","continue":%q},"items":[%s]}`, more, items)
+}
+
+// eventsFrom returns a page of the events, in order, and the continue token of the next one.
+func (a *api) eventsFrom(query url.Values) (items, more string) {
+	first, _ := strconv.Atoi(query.Get("continue"))
+	limit, _ := strconv.Atoi(query.Get("limit"))
+	next := min(first+limit, len(a.events))
+	if next < len(a.events) {
+		more = strconv.Itoa(next)
+	}
+	return strings.Join(a.events[first:next], ","), more
 }
 
 // bench is a diagnoser with its API server and store.
@@ -101,7 +121,46 @@ func newBench(t *testing.T) *bench {
 		}
 	})
 	b.Diagnoser = New(worklist.New(), b.store, target, log)
+	t.Cleanup(b.engine.Stop)
+	b.desire("")
 	return b
+}
+
+// desire stores the desired Deployment, for which a ServiceAccount acts; empty: the agent.
+func (b *bench) desire(account string) {
+	b.Helper()
+	object := []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop"}}`)
+	b.receive(wire.Frame{Put: &wire.Put{Key: "s/" + webID, UID: "source", Digest: wire.SumOf(object), Policy: wire.Policy{ServiceAccount: account}, Object: object}})
+}
+
+// receive stores a frame of the hub.
+func (b *bench) receive(f wire.Frame) {
+	b.Helper()
+	a, err := store.Admit(f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all []store.Touched
+	if err := b.store.Write(b.Context(), func(t *store.Tx) (err error) {
+		all, _, err = store.Intake{Proven: true}.Apply(t, []store.Arrival{a}, time.Now())
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	b.engine.Touch(all)
+}
+
+// setRecord stores the record of the Deployment; nil removes it.
+func (b *bench) setRecord(r *store.Record) {
+	b.Helper()
+	if err := b.store.Write(b.Context(), func(t *store.Tx) error { return t.PutRecord(webID, r) }); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// recordFor returns a record of the Deployment with a ServiceAccount.
+func recordFor(account string) *store.Record {
+	return &store.Record{Space: "s", UID: "u", Source: store.Source{UID: "source", Policy: wire.Policy{ServiceAccount: account}}}
 }
 
 // setObserved stores how the Deployment was observed.
@@ -171,11 +230,7 @@ func TestDiagnosis(t *testing.T) {
 // TestBounds: the reads of a diagnosis are limited, and use the rights of the object's ServiceAccount.
 func TestBounds(t *testing.T) {
 	b := newBench(t)
-	if err := b.store.Write(t.Context(), func(x *store.Tx) error {
-		return x.PutRecord(webID, &store.Record{Space: "s", UID: "u", Source: store.Source{Policy: wire.Policy{ServiceAccount: "shop/deployer"}}})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	b.desire("shop/deployer")
 	b.setObserved("u", 2, wire.Progressing)
 	b.wants(b.diagnosed(2), pullText)
 	if len(b.api.requests) > 8 {
@@ -188,6 +243,124 @@ func TestBounds(t *testing.T) {
 		if b.api.accounts[i] != "system:serviceaccount:shop:deployer" {
 			t.Errorf("%s was read as %q", one, b.api.accounts[i])
 		}
+	}
+}
+
+// TestAccount: a diagnosis uses the rights of the ServiceAccount in the desired policy, also before the agent has applied
+// that, and of the recorded policy only if the object is not desired any more. It is stored only if the account still
+// acts for the object.
+func TestAccount(t *testing.T) {
+	b := newBench(t)
+	b.setObserved("u", 2, wire.Progressing)
+	b.setRecord(recordFor("shop/former"))
+	check := func(account string) {
+		t.Helper()
+		b.api.accounts = nil
+		d := b.diagnosed(2)
+		b.wants(d, pullText)
+		if len(b.api.accounts) == 0 {
+			t.Fatal("nothing was read")
+		}
+		for _, user := range b.api.accounts {
+			if user != "system:serviceaccount:"+strings.ReplaceAll(account, "/", ":") {
+				t.Errorf("read as %q, want %s", user, account)
+			}
+		}
+		if d != nil && d.Account != account {
+			t.Errorf("the diagnosis is one of %q, want %s", d.Account, account)
+		}
+	}
+	b.desire("shop/present")
+	check("shop/present")
+	b.desire("shop/newer")
+	check("shop/newer")
+	b.api.during = func() { b.desire("shop/newest") }
+	b.api.pods = strings.ReplaceAll(pull, "nosuch", "another")
+	b.wants(b.diagnosed(2), pullText) // by the account of before
+	b.api.pods, b.api.during = pull, nil
+	check("shop/newest")
+	b.receive(wire.Frame{Del: &wire.Del{Key: "s/" + webID, UID: "source"}})
+	b.setRecord(recordFor("shop/last"))
+	check("shop/last")
+}
+
+// TestReleased: an object that is neither desired nor recorded, or not ours at the cluster, leaves the queue, and nothing
+// is read of it.
+func TestReleased(t *testing.T) {
+	resource := diagnosis.Deployments
+	id, err := key.ParseIdentity(webID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, release := range map[string]func(b *bench){
+		"orphaned": func(b *bench) {
+			b.receive(wire.Frame{Del: &wire.Del{Key: "s/" + webID, UID: "source"}})
+			if err := b.store.Write(b.Context(), func(x *store.Tx) error { return x.Orphan(webID) }); err != nil {
+				b.Fatal(err)
+			}
+		},
+		"taken by another owner": func(b *bench) {
+			b.engine.Observe("", []worklist.Sighting{{Object: key.Object{Space: "s", Identity: id}, Gone: true, Seen: decide.Observed{UID: "u", Revision: 3}}}, 0)
+		},
+		"forgotten": func(b *bench) { b.Diagnoser.engine = worklist.New() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.setRecord(recordFor(""))
+			b.setObserved("u", 2, wire.Progressing)
+			b.engine.Observe("", []worklist.Sighting{{Object: key.Object{Space: "s", Identity: id}, Ours: true, Seen: decide.Observed{UID: "u", Revision: 2}, Health: 7}}, 0)
+			b.engine.Synced("", resource, map[string]struct{}{webID: {}}, 2)
+			b.wants(b.diagnosed(2), pullText)
+			if len(b.queue.all) != 1 {
+				t.Fatalf("%d objects in the queue", len(b.queue.all))
+			}
+			release(b)
+			b.api.requests = nil
+			b.diagnosed(2)
+			if len(b.queue.all) != 0 || len(b.api.requests) != 0 {
+				t.Errorf("%d objects in the queue, and %d requests: %v", len(b.queue.all), len(b.api.requests), b.api.requests)
+			}
+			if name == "forgotten" {
+				return
+			}
+			// An object that becomes ours again is observed again, although it has not changed.
+			b.desire("")
+			again := b.engine.Observe("", []worklist.Sighting{{Object: key.Object{Space: "s", Identity: id}, Ours: true, Seen: decide.Observed{UID: "u", Revision: 4}, Health: 7}}, 0)
+			if len(again) != 1 {
+				t.Errorf("%d objects are observed again, want 1", len(again))
+			}
+		})
+	}
+}
+
+// TestNewestEvent: of many events of one object, which lists show by name, the newest counts. The number of pages is
+// limited.
+func TestNewestEvent(t *testing.T) {
+	b := newBench(t)
+	b.api.pods = strings.ReplaceAll(pull, "ErrImagePull", "ContainerCreating")
+	begun := time.Now().Add(-10 * time.Minute)
+	add := func(n int) {
+		for range n {
+			i := len(b.api.events)
+			b.api.events = append(b.api.events, fmt.Sprintf(`{"metadata":{"name":"web-1-a.%06d"},"involvedObject":{"uid":"p"},"reason":"FailedMount","message":"attempt %d","lastTimestamp":%q}`,
+				i, i, begun.Add(time.Duration(i)*time.Second).UTC().Format(time.RFC3339)))
+		}
+	}
+	add(250)
+	b.setObserved("u", 2, wire.Progressing)
+	b.wants(b.diagnosed(2), "Pod web-1-a: FailedMount: attempt 249")
+	b.api.events = nil
+	add(10 * maxEventPages * maxEvents)
+	b.api.requests = nil
+	b.diagnosed(2)
+	pages := 0
+	for _, r := range b.api.requests {
+		if strings.Contains(r, "/events?involvedObject.uid=p&") {
+			pages++
+		}
+	}
+	if pages != maxEventPages {
+		t.Errorf("%d pages of events were read, want %d: %v", pages, maxEventPages, b.api.requests)
 	}
 }
 

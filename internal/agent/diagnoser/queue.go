@@ -55,6 +55,15 @@ func (q *queue) remove(id string) {
 	delete(q.all, id)
 }
 
+// removeSubject removes a subject, unless it was observed with another UID or generation since.
+func (q *queue) removeSubject(s subject) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.all[s.id]; e != nil && e.subject == s {
+		delete(q.all, s.id)
+	}
+}
+
 // next returns the subject that is due first, and the time until then; ok is false if the queue is empty.
 func (q *queue) next(now time.Time) (s subject, wait time.Duration, ok bool) {
 	q.mu.Lock()

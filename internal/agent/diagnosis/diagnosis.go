@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
@@ -85,9 +86,7 @@ func EventSubjects(e *Evidence) (all []types.UID) {
 	case notReady, creating:
 		add(worst.uid)
 	case nothing, podFailed:
-		if set := e.newest(); set != nil {
-			add(set.UID)
-		} else if e.Object.Resource != Pods && e.Object.Resource != Claims {
+		if createsByEvent(e.Object.Resource) {
 			add(e.Object.Metadata.UID)
 		}
 	}
@@ -167,8 +166,8 @@ func (e *Evidence) newest() (newest *appsv1.ReplicaSet) {
 // generated matches the name of a Pod that the API server generated, which each attempt has another of.
 var generated = regexp.MustCompile(`pods "([^"]*)-[a-z0-9]{5}"`)
 
-// ofCreation returns why Pods cannot be created: by a condition of the ReplicaSet or the object, or
-// by an event.
+// ofCreation returns why Pods cannot be created. ReplicaSets have a condition for that, which their controller removes
+// when it can create Pods again. For other objects it is the newest event, unless a Pod was created since.
 func (e *Evidence) ofCreation(newest *appsv1.ReplicaSet) (f finding, ok bool) {
 	o := e.Object
 	f = finding{severity: refused, kind: o.Kind, name: o.Metadata.Name, uid: o.Metadata.UID}
@@ -179,22 +178,30 @@ func (e *Evidence) ofCreation(newest *appsv1.ReplicaSet) (f finding, ok bool) {
 		}
 	}
 	if newest != nil {
-		f.kind, f.name, f.uid = "ReplicaSet", newest.Name, newest.UID
 		for _, c := range newest.Status.Conditions {
 			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+				f.kind, f.name, f.uid = "ReplicaSet", newest.Name, newest.UID
 				message = c.Reason + ": " + c.Message
 			}
 		}
 	}
-	if message == "" {
+	if message == "" && createsByEvent(o.Resource) {
 		event := e.newestEvent(f.uid, "FailedCreate")
-		if event == nil {
+		if event == nil || e.hasPodSince(timeOf(event)) {
 			return f, false
 		}
 		message = event.Reason + ": " + strings.TrimPrefix(event.Message, "Error creating: ")
 	}
 	f.text = generated.ReplaceAllString(message, `pods "$1-*"`)
-	return f, true
+	return f, message != ""
+}
+
+// createsByEvent reports whether only events show that Pods of a resource's objects cannot be created.
+func createsByEvent(r key.Resource) bool { return r == statefulSets || r == daemonSets || r == jobs }
+
+// hasPodSince reports whether a Pod was created after a time.
+func (e *Evidence) hasPodSince(t time.Time) bool {
+	return slices.ContainsFunc(e.Pods, func(p corev1.Pod) bool { return p.CreationTimestamp.After(t) })
 }
 
 // isUnbound reports whether a claim has no volume.

@@ -27,6 +27,12 @@ func pod(name, owner, status string) string {
 	return fmt.Sprintf(`{"kind":"Pod",%s,"spec":{"volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"data"}}]},"status":{%s}}`, meta(name, "pod-"+name, owner, ""), status)
 }
 
+// createdPod returns a running Pod of the object that was created some time ago.
+func createdPod(name string, age time.Duration) string {
+	created := fmt.Sprintf(`,"creationTimestamp":%q`, now.Add(-age).Format(time.RFC3339))
+	return fmt.Sprintf(`{"kind":"Pod",%s,"status":{"phase":"Running"}}`, meta(name, "pod-"+name, "uid", created))
+}
+
 func container(state, more string) string {
 	return fmt.Sprintf(`"phase":"Pending","containerStatuses":[{"name":"app","image":"nosuch:1","ready":false,"state":{%s}%s}]`, state, more)
 }
@@ -124,6 +130,28 @@ func TestDiagnose(t *testing.T) {
 			sample{statefulSets, `{"kind":"StatefulSet",` + meta("db", "uid", "", "") + `}`, nil, nil, nil, []string{event("uid", "FailedCreate", `create Pod db-0 in StatefulSet db failed error: admission webhook "w" denied the request`, 0)}},
 			`FailedCreate: create Pod db-0 in StatefulSet db failed error: admission webhook "w" denied the request`, false,
 		},
+		"ReplicaSet that can create Pods again": {sample: sample{
+			replicaSets: []string{replicaSet("web-2", "2", "")}, evidence: []string{event("set-web-2", "FailedCreate", quotaWords, time.Minute)},
+		}},
+		"ReplicaSet of its own that can create Pods again": {sample: sample{
+			resource: ReplicaSets, object: `{"kind":"ReplicaSet",` + meta("web", "uid", "", "") + `}`, evidence: []string{event("uid", "FailedCreate", quotaWords, time.Minute)},
+		}},
+		"quota for another ReplicaSet": {
+			sample{
+				object:      `{"kind":"Deployment",` + meta("web", "uid", "", "") + `,"status":{"conditions":[{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","message":"` + quotaWords + `"}]}}`,
+				replicaSets: sets,
+			}, `FailedCreate: pods "web-2-*" is forbidden: exceeded quota: few`, false,
+		},
+		"admission, and a Pod since": {sample: sample{
+			resource: statefulSets, object: `{"kind":"StatefulSet",` + meta("db", "uid", "", "") + `}`, pods: []string{createdPod("db-0", time.Second)},
+			evidence: []string{event("uid", "FailedCreate", `create Pod db-0 in StatefulSet db failed error: denied`, time.Minute)},
+		}},
+		"admission, and a Pod before": {
+			sample{
+				resource: statefulSets, object: `{"kind":"StatefulSet",` + meta("db", "uid", "", "") + `}`, pods: []string{createdPod("db-0", time.Hour)},
+				evidence: []string{event("uid", "FailedCreate", `create Pod db-1 in StatefulSet db failed error: denied`, time.Minute)},
+			}, `FailedCreate: create Pod db-1 in StatefulSet db failed error: denied`, false,
+		},
 		"claim of a Pod": {
 			sample{
 				replicaSets: sets, pods: []string{pod("a", "set-web-2", unscheduled)},
@@ -171,7 +199,7 @@ func TestMissing(t *testing.T) {
 		claims   []string
 		subjects []types.UID
 	}{
-		"no Pod":        {sample{replicaSets: sets}, nil, []types.UID{"set-web-2"}},
+		"no Pod":        {sample{replicaSets: sets}, nil, nil},
 		"image":         {sample{replicaSets: sets, pods: []string{pod("a", "set-web-2", container(waiting("ErrImagePull", ""), ""))}}, nil, nil},
 		"not ready":     {sample{replicaSets: sets, pods: []string{pod("a", "set-web-2", container(`"running":{}`, ""))}}, nil, []types.UID{"pod-a"}},
 		"unschedulable": {sample{replicaSets: sets, pods: []string{pod("a", "set-web-2", unscheduled), pod("b", "set-web-2", unscheduled)}}, []string{"data"}, nil},

@@ -18,11 +18,13 @@ type Selection struct {
 	Namespace, Labels, Fields string
 	// Most is the maximum number of objects.
 	Most int
+	// Continue is the continue token of the page before; empty: the selection begins.
+	Continue string
 }
 
-// ListSome returns the JSON of the first objects of a selection. It fails if they have more than
-// someAnswer bytes.
-func ListSome(ctx context.Context, t *Client, p Place, s Selection) ([]string, error) {
+// ListSome returns the JSON of the first objects of a selection, and the continue token of the objects after them; it is
+// empty if there are none. It fails if the objects have more than someAnswer bytes.
+func ListSome(ctx context.Context, t *Client, p Place, s Selection) (texts []string, more string, err error) {
 	r := request{
 		verb: "list", method: http.MethodGet, path: p.collection(s.Namespace), accept: fullAnswer, most: someAnswer,
 		query: url.Values{"limit": {strconv.Itoa(s.Most)}},
@@ -33,17 +35,20 @@ func ListSome(ctx context.Context, t *Client, p Place, s Selection) ([]string, e
 	if s.Fields != "" {
 		r.query.Set("fieldSelector", s.Fields)
 	}
+	if s.Continue != "" {
+		r.query.Set("continue", s.Continue)
+	}
 	body, err := t.read(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	page, err := decode[ownership.Answer](body)
 	if err != nil {
-		return nil, r.decoded(err)
+		return nil, "", r.decoded(err)
 	}
-	texts := make([]string, 0, min(len(page.Items), s.Most))
+	texts = make([]string, 0, min(len(page.Items), s.Most))
 	for i := range page.Items[:min(len(page.Items), s.Most)] {
 		texts = append(texts, page.Items[i].JSON)
 	}
-	return texts, nil
+	return texts, page.more, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
 )
@@ -16,11 +17,8 @@ import (
 // desired object, or else the last one. An agent that has lost its store reads that from the
 // object. It is empty for the agent's own name.
 func (t *turn) account() string {
-	if w := t.want(); w != nil && w.Object() != nil {
-		return w.Object().Policy.ServiceAccount
-	}
-	if t.record != nil {
-		return t.record.Source.Policy.ServiceAccount
+	if account, ok := decide.Account(t.want(), t.record); ok {
+		return account
 	}
 	return t.view.Seen.Account
 }

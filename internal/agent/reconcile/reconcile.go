@@ -201,6 +201,9 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 	if t.winner = decide.Choose(t.wants, t.record); t.yieldsToShard() {
 		t.winner = -1
 	}
+	if t.live != nil && t.live.Diagnosis != nil && t.live.Diagnosis.Account != t.account() { // read with rights that no longer count
+		t.live.Diagnosis = nil
+	}
 	if t.record != nil && t.view.Place.Version == "" {
 		t.view.Place.Version, t.view.Kind = t.record.Version, t.record.Kind
 	}

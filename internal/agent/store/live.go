@@ -34,6 +34,8 @@ type Diagnosis struct {
 	Since time.Time `json:"since"`
 	// Final reports that the object cannot become healthy without a change, or not in time.
 	Final bool `json:"final,omitempty"`
+	// Account is the ServiceAccount with whose rights it was read; empty: the agent's.
+	Account string `json:"account,omitempty"`
 }
 
 // livePrefix begins the stored form of a Live. No JSON text begins with it: older agents stored the
