@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -25,7 +26,10 @@ const (
 	namespaceSilence = 30 * time.Second
 	// namespaceTimeout bounds a request, and maxNamespaceRetry the wait between two requests that fail. Both
 	// together are below namespaceSilence, so that a new name is asked about before that.
-	namespaceTimeout  = 10 * time.Second
+	namespaceTimeout = 10 * time.Second
+	// namespacePause is the time between a response that is older than the object that needs the Namespace and the
+	// next request.
+	namespacePause    = time.Second
 	maxNamespaceRetry = 10 * time.Second
 	// maxCachedNamespaces limits the number of cached responses. When it is exceeded, the cache is reduced to
 	// keptNamespaces.
@@ -58,8 +62,8 @@ type Namespaces struct {
 type namespaceAnswer struct {
 	desired  bool
 	received time.Time
-	// session is the session during which the response was requested; zero if none was open.
-	session int
+	// asked is when a response was first needed after the last one that counted.
+	asked time.Time
 	// marker and revision are the log position of the response; zero from a hub of the previous version.
 	marker   string
 	revision int64
@@ -67,6 +71,9 @@ type namespaceAnswer struct {
 
 type namespaceQuestion struct {
 	since time.Time
+	// due is when the hub is to be queried, and sent is set from then on.
+	due  time.Time
+	sent bool
 	// waiting are the identities that wait for the response.
 	waiting map[string]struct{}
 	// overdue is set once these have been enqueued because there is no response.
@@ -80,11 +87,11 @@ func NewNamespaces(l Link, queue func(ids []string)) *Namespaces {
 
 // Desired reports whether a Namespace is desired at the location. If it returns an error, the identity id is enqueued
 // when the hub has responded. If the hub does not respond, the last response counts. One by which the Namespace is not
-// desired counts only during the session in which it was received, or while the store has nothing newer from the log. If
-// none counts, Desired returns ErrPending for a while and then ErrUnanswered: the agent of another shard may have received
-// the Namespace.
-func (n *Namespaces) Desired(id, name string, now time.Time) (desired bool, err error) {
-	desired, overdue, err := n.lookup(id, name, now)
+// desired must not be older in the log than the object that needs the Namespace, whose log position is needed. Without a
+// further response it counts while the store has nothing newer from the log. If none counts, Desired returns ErrPending
+// for a while and then ErrUnanswered: the agent of another shard may have received the Namespace.
+func (n *Namespaces) Desired(id, name string, needed ownership.Pair, now time.Time) (desired bool, err error) {
+	desired, overdue, err := n.lookup(id, name, needed, now)
 	if len(overdue) > 0 {
 		n.queue(overdue)
 	}
@@ -92,17 +99,25 @@ func (n *Namespaces) Desired(id, name string, now time.Time) (desired bool, err 
 }
 
 // lookup is Desired. It also returns the identities to enqueue because there is no response.
-func (n *Namespaces) lookup(id, name string, now time.Time) (desired bool, overdue []string, err error) {
+func (n *Namespaces) lookup(id, name string, needed ownership.Pair, now time.Time) (desired bool, overdue []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, ok := n.known[name]
-	if ok && now.Sub(last.received) < namespaceTTL {
+	if ok && now.Sub(last.received) < namespaceTTL && (last.desired || !n.precedes(last, needed)) {
+		last.asked = now
+		n.known[name] = last
 		return last.desired, nil, nil
 	}
 	q := n.pending[name]
 	if q == nil {
-		q = &namespaceQuestion{since: now, waiting: map[string]struct{}{}}
+		q = &namespaceQuestion{since: now, due: last.received.Add(namespacePause), waiting: map[string]struct{}{}}
+		if ok && now.Sub(last.received) < namespaceTTL { // the response does not end the wait
+			q.since = last.asked
+		}
 		n.pending[name] = q
+	}
+	if !q.sent && !now.Before(q.due) {
+		q.sent = true
 		n.wake.Raise()
 	}
 	if now.Sub(q.since) < namespaceSilence {
@@ -120,11 +135,15 @@ func (n *Namespaces) lookup(id, name string, now time.Time) (desired bool, overd
 	return false, overdue, ErrUnanswered
 }
 
-// isCurrent reports whether a response is of the open session, or not older than the desired objects in the store.
+// precedes reports whether a response is older in the log than a log position. It is not if the two may be of different
+// logs, or if the response has no position, as from a hub of the previous version.
+func (n *Namespaces) precedes(a namespaceAnswer, needed ownership.Pair) bool {
+	isOneLog := a.marker == needed.Marker() || n.State.Proves()
+	return a.marker != "" && !needed.IsZero() && isOneLog && a.revision < needed.Revision
+}
+
+// isCurrent reports whether a response is not older than the desired objects in the store.
 func (n *Namespaces) isCurrent(a namespaceAnswer) bool {
-	if a.session != 0 && a.session == n.State.session() {
-		return true
-	}
 	m := n.Store.Meta()
 	return a.marker != "" && a.marker == m.Marker && a.revision >= m.Newest()
 }
@@ -144,12 +163,11 @@ func (n *Namespaces) inquire(ctx context.Context) error {
 		if len(names) == 0 {
 			return nil
 		}
-		session := n.State.session()
 		answer, err := n.Client.namespaces(ctx, names)
 		if err != nil {
 			return err
 		}
-		n.queue(n.learn(names, answer, session, time.Now()))
+		n.queue(n.learn(names, answer, time.Now()))
 	}
 }
 
@@ -157,7 +175,10 @@ func (n *Namespaces) inquire(ctx context.Context) error {
 func (n *Namespaces) next() (names []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name := range n.pending {
+	for name, q := range n.pending {
+		if !q.sent {
+			continue
+		}
 		if names = append(names, name); len(names) == wire.MaxNamespaces {
 			break
 		}
@@ -165,21 +186,23 @@ func (n *Namespaces) next() (names []string) {
 	return names
 }
 
-// learn records a response to a request of a session, and returns the identities that waited for it.
-func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, session int, now time.Time) (ids []string) {
+// learn records a response, and returns the identities that waited for it.
+func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now time.Time) (ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, name := range names {
-		n.known[name] = namespaceAnswer{
-			desired: slices.Contains(answer.Desired, name), received: now,
-			session: session, marker: answer.Marker, revision: answer.Revision,
+		a := namespaceAnswer{
+			desired: slices.Contains(answer.Desired, name), received: now, asked: now,
+			marker: answer.Marker, revision: answer.Revision,
 		}
 		if q := n.pending[name]; q != nil {
+			a.asked = q.since
 			for id := range q.waiting {
 				ids = append(ids, id)
 			}
 			delete(n.pending, name)
 		}
+		n.known[name] = a
 	}
 	n.evict()
 	return ids

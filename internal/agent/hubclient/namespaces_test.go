@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // TestNamespacesUnanswered shows that a Namespace without an answer of the hub is not taken for one that no shard has,
 // that all that wait learn once that there is no answer, and that an older answer counts. One by which the Namespace is
-// not desired counts during its session, or while the store has nothing newer.
+// not desired counts only while the store has nothing newer, also within one session.
 func TestNamespacesUnanswered(t *testing.T) {
 	s := newScripted(t)
 	var woken []string
@@ -29,7 +30,7 @@ func TestNamespacesUnanswered(t *testing.T) {
 	}
 	check := func(id string, now time.Time, desired bool, want error) {
 		t.Helper()
-		if got, err := n.Desired(id, "a", now); got != desired || !errors.Is(err, want) {
+		if got, err := n.Desired(id, "a", ownership.Pair{}, now); got != desired || !errors.Is(err, want) {
 			t.Errorf("%s: desired %t, %v; want %t, %v", id, got, err, desired, want)
 		}
 	}
@@ -60,40 +61,34 @@ func TestNamespacesUnanswered(t *testing.T) {
 	now = time.Now()
 	silent := now.Add(namespaceTTL + namespaceSilence)
 	check("x", now.Add(namespaceTTL), false, ErrPending)
-	check("x", silent, false, ErrUnanswered) // the answer came while no session was open
-	s.session.State.connected(true, "m", false)
+	check("x", silent, false, ErrUnanswered) // its position in the log is not known
 	if err := s.session.Store.Write(t.Context(), func(x *store.Tx) error {
 		x.Meta().Marker, x.Meta().Revision = "m", 5
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	answered()
-	now = time.Now()
-	silent = now.Add(namespaceTTL + namespaceSilence)
-	check("x", now.Add(namespaceTTL), false, ErrPending)
-	check("x", silent, false, nil)
-	s.session.State.ended(io.EOF)
-	check("x", silent, false, ErrUnanswered) // another shard may have got the Namespace since
-	s.session.State.connected(true, "m", false)
-	check("x", silent, false, ErrUnanswered)
-	// A position in the log that is not older than the store counts without a session.
-	s.session.State.ended(io.EOF)
-	for _, position := range []struct {
-		marker   string
-		revision int64
-		counts   bool
-	}{{"m", 5, true}, {"m", 6, true}, {"m", 4, false}, {"other", 6, false}, {"", 6, false}} {
-		s.script("namespaces", answer{body: lines(wire.NamespacesResponse{Marker: position.marker, Revision: position.revision})})
-		if err := n.inquire(t.Context()); err != nil {
-			t.Fatal(err)
+	// Only a position in the log that is not older than the store counts, within a session and without one.
+	for _, open := range []bool{true, false} {
+		if s.session.State.connected(true, "m", false); !open {
+			s.session.State.ended(io.EOF)
 		}
-		now, want := time.Now(), error(nil)
-		if !position.counts {
-			want = ErrUnanswered
+		for _, position := range []struct {
+			marker   string
+			revision int64
+			counts   bool
+		}{{"m", 5, true}, {"m", 6, true}, {"m", 4, false}, {"other", 6, false}, {"", 6, false}} {
+			s.script("namespaces", answer{body: lines(wire.NamespacesResponse{Marker: position.marker, Revision: position.revision})})
+			if err := n.inquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			now, want := time.Now(), error(nil)
+			if !position.counts {
+				want = ErrUnanswered
+			}
+			check("x", now.Add(namespaceTTL), false, ErrPending)
+			check("x", now.Add(namespaceTTL+namespaceSilence), false, want)
 		}
-		check("x", now.Add(namespaceTTL), false, ErrPending)
-		check("x", now.Add(namespaceTTL+namespaceSilence), false, want)
 	}
 	s.session.State.connected(true, "m", false)
 	answered()
@@ -105,13 +100,63 @@ func TestNamespacesUnanswered(t *testing.T) {
 	}
 }
 
+// TestNamespacesBefore shows that an answer by which a Namespace is not desired does not count for an object that is newer
+// in the log: another shard may have received the Namespace between the two. The hub is queried again, but not at once.
+func TestNamespacesBefore(t *testing.T) {
+	s := newScripted(t)
+	s.session.State.connected(true, "m", false)
+	s.session.State.marked()
+	n := NewNamespaces(s.session.Link, func([]string) {})
+	now := time.Now()
+	check := func(needed ownership.Pair, desired bool, want error) {
+		t.Helper()
+		if got, err := n.Desired("x", "a", needed, now); got != desired || !errors.Is(err, want) {
+			t.Errorf("at %s: desired %t, %v; want %t, %v", needed, got, err, desired, want)
+		}
+	}
+	queried := func(want ...string) {
+		t.Helper()
+		if names := n.next(); !slices.Equal(names, want) {
+			t.Errorf("%q are queried, want %q", names, want)
+		}
+	}
+	answered := func(a wire.NamespacesResponse) { n.learn([]string{"a"}, a, now) }
+	at := ownership.NewPair
+
+	check(at("m", 4), false, ErrPending)
+	queried("a")
+	answered(wire.NamespacesResponse{Marker: "m", Revision: 5})
+	check(at("m", 5), false, nil)
+	check(ownership.Pair{}, false, nil) // an older hub sent the object
+	check(at("m", 6), false, ErrPending)
+	queried()
+	now = now.Add(namespacePause)
+	check(at("m", 6), false, ErrPending)
+	queried("a")
+	now = now.Add(namespaceSilence)
+	check(at("m", 6), false, ErrUnanswered) // also if the hub has answered meanwhile, and stays behind
+	answered(wire.NamespacesResponse{Marker: "m", Revision: 6})
+	check(at("m", 6), false, nil)
+	check(at("newer", 7), false, ErrPending) // a hub has started since
+	now = now.Add(namespacePause)
+	check(at("newer", 7), false, ErrPending)
+	queried("a")
+	answered(wire.NamespacesResponse{Marker: "m", Revision: 6, Desired: []string{"a"}})
+	check(at("newer", 7), true, nil) // it is left to the agent of the other shard
+	s.session.State.connected(false, "restored", false)
+	now = now.Add(2 * namespaceTTL)
+	check(at("m", 6), false, ErrPending)
+	answered(wire.NamespacesResponse{Marker: "restored", Revision: 3})
+	check(at("m", 6), false, nil) // revisions of two logs cannot be compared
+}
+
 // TestNamespacesCache shows that the cache of answers is bounded, and that answers that a Namespace is desired stay.
 func TestNamespacesCache(t *testing.T) {
 	n := NewNamespaces(Link{}, func([]string) {})
 	began := time.Now()
-	n.learn([]string{"kept"}, wire.NamespacesResponse{Desired: []string{"kept"}}, 0, began)
+	n.learn([]string{"kept"}, wire.NamespacesResponse{Desired: []string{"kept"}}, began)
 	for i := range 3 * maxCachedNamespaces {
-		n.learn([]string{fmt.Sprint(i)}, wire.NamespacesResponse{}, 0, began.Add(time.Duration(i)))
+		n.learn([]string{fmt.Sprint(i)}, wire.NamespacesResponse{}, began.Add(time.Duration(i)))
 		if len(n.known) > maxCachedNamespaces {
 			t.Fatalf("%d answers are cached", len(n.known))
 		}
@@ -124,7 +169,7 @@ func TestNamespacesCache(t *testing.T) {
 	}
 	for i := range 2 * maxCachedNamespaces {
 		name := fmt.Sprint("desired-", i)
-		n.learn([]string{name}, wire.NamespacesResponse{Desired: []string{name}}, 0, began.Add(time.Hour+time.Duration(i)))
+		n.learn([]string{name}, wire.NamespacesResponse{Desired: []string{name}}, began.Add(time.Hour+time.Duration(i)))
 	}
 	if len(n.known) > maxCachedNamespaces {
 		t.Errorf("%d answers are cached if all are desired", len(n.known))

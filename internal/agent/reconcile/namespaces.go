@@ -78,7 +78,7 @@ func (n *namespaces) needShared(ctx context.Context, t *turn) (refused bool, err
 			return refused, err
 		}
 	}
-	desired, err := n.shared.Desired(t.id.String(), name, time.Now())
+	desired, err := n.shared.Desired(t.id.String(), name, t.want().Object().Log, time.Now())
 	switch {
 	case err != nil:
 		return false, err
