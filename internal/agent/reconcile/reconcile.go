@@ -109,7 +109,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 		Seen: o.seen, As: t.view.As, History: t.view.History, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
 		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, ProofKnown: t.proven,
 		Leaving: end.leaves(), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
-		Withheld: o.Withheld, Homeless: o.homeless, Untried: o.untried,
+		Withheld: o.Withheld, Homeless: o.homeless, Untried: o.untried, Outdated: o.outdated,
 	}
 	switch {
 	case o.forget && !o.again && t.confirms():

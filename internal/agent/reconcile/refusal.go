@@ -31,7 +31,7 @@ func (r refusals) outcome(t *turn, err error) outcome {
 	o := outcome{record: t.record, failed: true}
 	switch {
 	case errors.Is(err, errOutdated): // the next turn is about the present entry
-		o.keep, o.failed, o.Retry = true, false, 1
+		o.keep, o.failed, o.outdated, o.Retry = true, false, true, 1
 		return o
 	case errors.Is(err, errDependency):
 		o.keep, o.failed, o.homeless, o.untried, o.Retry = true, false, true, true, dependencyRetry

@@ -106,6 +106,7 @@ type outcome struct {
 	hurried   bool // the object no longer waits for its Pods
 	homeless  bool // it waits for its Namespace
 	untried   bool // with homeless: for the first turn of that
+	outdated  bool // the entry has changed since the turn began
 }
 
 // want is the entry to follow; nil if no space desires the object.

@@ -7,6 +7,7 @@ import (
 
 	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 const (
@@ -17,8 +18,9 @@ const (
 )
 
 // homeless contains the items that wait for a Namespace, by the identity of the Namespace. One of them is the scout: it
-// retries, and when it waits no more, the others have a turn, too. The others do not retry meanwhile. If the turn of the
-// scout fails, which may concern no other item, only the next scout has a turn. It is guarded by the lock of the worklist.
+// retries, and when it has found the Namespace, the others have a turn, too. The others do not retry meanwhile. If the
+// scout leaves otherwise, which may concern no other item, only the next scout has a turn. It is guarded by the lock of
+// the worklist.
 type homeless map[string]*waiting
 
 // waiting are the items that wait for one Namespace. They have no scout if that has left.
@@ -33,8 +35,9 @@ type waiting struct {
 func (h *homeless) finish(it *Item, r Result, items map[string]*Item, first bool) (retry time.Duration, awake []*Item) {
 	retry = r.Retry
 	switch {
+	case r.Outdated: // it has another turn at once, and has found out nothing about the Namespace
 	case !r.Homeless:
-		awake = h.leave(it, r.Wanted && !r.Failed)
+		awake = h.leave(it, r.foundNamespace())
 	case h.arrived(it, r, items):
 		h.join(it)
 		retry = min(retry, housedRetry)
@@ -65,9 +68,15 @@ func (h *homeless) join(it *Item) bool {
 	return w.scout == it
 }
 
+// foundNamespace reports whether a turn shows that the Namespace of its item exists: the object exists in it.
+func (r Result) foundNamespace() bool {
+	exists := r.State == wire.Applied || r.Seen != nil && (r.Seen.Existence == decide.Present || r.Seen.Taken)
+	return exists && r.Wanted && !r.Failed && !r.Withheld
+}
+
 // leave removes an item from those that wait for its Namespace. If it was the scout, leave returns the items to wake:
 // all others if all is set, and otherwise one, which becomes the scout. All is unset if the item has left without
-// finding the Namespace: it is not desired any more, or its turn has failed.
+// finding the Namespace: it is not desired any more, its turn has failed, or its entry has no object any more.
 func (h *homeless) leave(it *Item, all bool) []*Item {
 	if len(*h) == 0 {
 		return nil

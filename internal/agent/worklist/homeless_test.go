@@ -199,3 +199,58 @@ func TestHomelessScoutFails(t *testing.T) {
 		})
 	}
 }
+
+// TestHomelessScoutChanges shows that a scout whose entry changed has no other item woken while it still needs the
+// Namespace: it goes on as the scout. If its new entry has no object, one other item takes its place.
+func TestHomelessScoutChanges(t *testing.T) {
+	const count, retry = 20, 5 * time.Second
+	for name, c := range map[string]struct {
+		result Result
+		turns  int // of other items
+	}{
+		"changed during the turn": {Result{Wanted: true, State: wire.Waiting, Retry: 1, Outdated: true}, 0},
+		"held":                    {Result{Wanted: true, State: wire.Held}, 1},
+		"in conflict":             {Result{Wanted: true, State: wire.InConflict}, 1},
+		"exists":                  {Result{Wanted: true, State: wire.InConflict, Seen: &decide.Observed{Existence: decide.Absent, Taken: true}}, count - 1},
+		"being deleted":           {Result{Wanted: true, State: wire.Waiting, Seen: &decide.Observed{Existence: decide.Present, Terminating: true}}, count - 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := New()
+				defer e.Stop()
+				var all []store.Touched
+				for i := range count {
+					id := key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: fmt.Sprint(i)}
+					all = append(all, store.Touched{Object: key.Object{Space: "s", Identity: id}, Want: putWant()})
+				}
+				e.Touch(all)
+				var changed *Item
+				work := func(d time.Duration, change bool) (others int) {
+					ctx, cancel := context.WithTimeout(t.Context(), d)
+					defer cancel()
+					for {
+						it, ok := e.Next(ctx)
+						switch {
+						case !ok:
+							return others
+						case change && changed == nil:
+							changed = it
+							e.Finish(it, c.result)
+							continue
+						case it != changed:
+							others++
+						}
+						e.Finish(it, Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true})
+					}
+				}
+				work(time.Second, false)
+				if n := work(retry, true); n != c.turns {
+					t.Errorf("%d turns of other items, want %d", n, c.turns)
+				}
+				if w := e.homeless[home(changed)]; w == nil || c.turns == 0 && w.scout != changed {
+					t.Error("the changed item is no longer the scout")
+				}
+			})
+		})
+	}
+}

@@ -36,6 +36,8 @@ type Result struct {
 	// Homeless is true if the item waits for its Namespace, which is desired and missing or may be. Untried is
 	// true if it waits for the first turn of that.
 	Homeless, Untried bool
+	// Outdated is true if the turn did nothing since the desired entry has changed meanwhile.
+	Outdated bool
 	// Withheld is true if a change of the target waits until the worklist is open.
 	Withheld bool
 }
