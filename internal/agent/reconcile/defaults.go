@@ -47,5 +47,5 @@ func (w *writer) put(ctx context.Context, t *turn, d decide.Decision, object, bo
 		removed = append(removed, stale...)
 		answer, err = w.target.Apply(ctx, t.view.Place, t.id, manager, body)
 	}
-	return answer, removed, err
+	return answer, removed, measured(err, body, object)
 }

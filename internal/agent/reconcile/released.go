@@ -162,6 +162,8 @@ func (l *lookup) Whole(ctx context.Context) (*ownership.Meta, error) {
 	switch {
 	case kubeclient.MissingObject(err, l.id):
 		return nil, errLook
+	case annotationsTooLong(err):
+		return nil, measured(err, body, nil)
 	case apierrors.IsInvalid(err) && !kubeclient.PreconditionFailed(err): // it says nothing of what would be applied
 		return nil, fmt.Errorf("%w: the location does not show how it keeps the object: %s", fields.ErrCannotRelease, kubeclient.StatusOf(err).Message)
 	}

@@ -25,7 +25,8 @@ func (w *writer) putMarks(ctx context.Context, t *turn, body []byte) (ownership.
 	if err != nil {
 		return ownership.Meta{}, err
 	}
-	return w.target.Merge(ctx, "mark", t.view.Place, t.id, t.view.As.Manager(), only)
+	m, err := w.target.Merge(ctx, "mark", t.view.Place, t.id, t.view.As.Manager(), only)
+	return m, measured(err, only, nil)
 }
 
 // patch sends a merge patch to the object of the turn, if the patch's preconditions hold.

@@ -158,6 +158,7 @@ func TestAgent(t *testing.T) {
 		{"prune", pruneGuard},
 		{"status", returnedStatus},
 		{"refusal", refusals},
+		{"annotations", annotationsTooLong},
 		{"halt", halted},
 		{"inspections", inspections},
 		{"mutated", mutated},
