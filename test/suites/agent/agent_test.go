@@ -159,6 +159,7 @@ func TestAgent(t *testing.T) {
 		{"status", returnedStatus},
 		{"refusal", refusals},
 		{"annotations", annotationsTooLong},
+		{"diagnosed", diagnosed},
 		{"halt", halted},
 		{"inspections", inspections},
 		{"mutated", mutated},

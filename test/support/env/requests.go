@@ -27,6 +27,10 @@ type AuditEvent struct {
 	User       struct {
 		Username string `json:"username"`
 	} `json:"user"`
+	// Impersonated is the user in whose name the request was made, if that is another one.
+	Impersonated struct {
+		Username string `json:"username"`
+	} `json:"impersonatedUser"`
 	// Object is nil for requests that are not about a resource, such as discovery.
 	Object *struct {
 		APIGroup    string `json:"apiGroup"`
