@@ -84,6 +84,8 @@ type PlacementSpec struct {
 	// OnRemove is the policy for an object that is no longer assigned to a location. Delete deletes
 	// it. Orphan keeps it without Orrery's ownership metadata. If several Placements assigned
 	// the object, the one whose assignment ended last decides. If several ended together, Orphan wins.
+	// AfterFinalizers is Delete, but an object that is deleted in the space stays assigned until its
+	// last finalizer other than orrery.dev/removal is removed. One of several Placements is enough.
 	// +optional
 	// +kubebuilder:default=Delete
 	OnRemove OnRemove `json:"onRemove,omitempty"`
@@ -184,7 +186,7 @@ const (
 
 // OnRemove is a policy for objects that are no longer assigned to a location.
 //
-// +kubebuilder:validation:Enum=Delete;Orphan
+// +kubebuilder:validation:Enum=Delete;Orphan;AfterFinalizers
 type OnRemove string
 
 const (
@@ -192,6 +194,8 @@ const (
 	OnRemoveDelete OnRemove = "Delete"
 	// OnRemoveOrphan keeps the object without Orrery's ownership metadata.
 	OnRemoveOrphan OnRemove = "Orphan"
+	// OnRemoveAfterFinalizers deletes the object, but not while its finalizers keep it in the space.
+	OnRemoveAfterFinalizers OnRemove = "AfterFinalizers"
 )
 
 // OnDrift is a policy for objects that others have changed at a location.

@@ -248,6 +248,108 @@ func TestWaitForRemovalEnds(t *testing.T) {
 	r.eventuallyRemoved("location")
 }
 
+// TestRemovalAfterFinalizers shows that an object that is deleted in the space stays at its locations until its last
+// finalizer is removed, with onRemove: AfterFinalizers, and leaves them at once without it. A wait for the removal begins
+// after that.
+func TestRemovalAfterFinalizers(t *testing.T) {
+	t.Parallel()
+	const finalizer = "example.com/f"
+	r := newRemoving(t)
+	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
+	set := func(body string) {
+		t.Helper()
+		if _, err := r.space("s").Resource(placementsGVR).Patch(t.Context(), "p", types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(name, body string) {
+		t.Helper()
+		if _, err := configMaps.Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted := func(name string) {
+		t.Helper()
+		o := object("v1", "ConfigMap", "default", name, map[string]string{"what": "app"}, map[string]any{"data": map[string]any{"k": "1"}})
+		o.SetFinalizers([]string{finalizer})
+		r.create("s", configMapsGVR, o)
+		for _, l := range []key.Location{"a", "b"} {
+			r.report(l, "default", name, wire.Applied, "")
+		}
+		if err := configMaps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receives := func(name, what string, is func(f wire.Frame) bool) {
+		t.Helper()
+		r.eventually(func() string {
+			if f := r.frameOf("a", "default", name); !is(f) {
+				return "about " + name + " the location receives " + text(f) + ", want " + what
+			}
+			return ""
+		})
+	}
+	put := func(f wire.Frame) bool { return f.Put != nil }
+	gone := func(f wire.Frame) bool { return f.Gone != nil }
+	del := func(f wire.Frame) bool { return f.Del != nil }
+	finalizers := func(name string) []string {
+		t.Helper()
+		o, err := configMaps.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || o.GetDeletionTimestamp() == nil {
+			t.Fatalf("%s is not being deleted: %v, %v", name, o, err)
+		}
+		return o.GetFinalizers()
+	}
+
+	set(`{"spec":{"waitForRemoval":false}}`)
+	deleted("default")
+	receives("default", "a removal", del)
+
+	set(`{"spec":{"onRemove":"AfterFinalizers"}}`)
+	deleted("one")
+	receives("one", "the object", put)
+	if _, rows := r.statusRows("object", "core/configmaps/default/one"); strings.Contains(rows, "Removing") {
+		t.Errorf("it is shown as\n%s", rows)
+	}
+	patch("one", `{"data":{"k":"2"}}`)
+	receives("one", "the changed object", func(f wire.Frame) bool { return put(f) && strings.Contains(string(f.Put.Object), `"2"`) })
+	if f := r.frameOf("a", "default", "one"); strings.Contains(string(f.Put.Object), "deletionTimestamp") || strings.Contains(string(f.Put.Object), finalizer) {
+		t.Errorf("the location receives %s", f.Put.Object)
+	}
+	patch("one", `{"metadata":{"finalizers":null}}`)
+	receives("one", "a removal", del)
+	if status, rows := r.statusRows("object", "core/configmaps/default/one"); len(status.Objects) != 1 || status.Objects[0].Places[0].Cause != "Deleted" {
+		t.Errorf("it is shown as\n%s", rows)
+	}
+
+	// A change of the policy applies to an object that is being deleted.
+	deleted("changed")
+	receives("changed", "the object", put)
+	set(`{"spec":{"onRemove":"Delete"}}`)
+	receives("changed", "a removal", del)
+
+	// The wait for the removal begins when the other finalizer is gone.
+	set(`{"spec":{"onRemove":"AfterFinalizers","waitForRemoval":true}}`)
+	deleted("waits")
+	r.addConfigMap("other", map[string]string{"what": "app"}, "1")
+	r.remove("other")
+	for _, l := range []key.Location{"a", "b"} {
+		r.report(l, "default", "other", wire.Removed, "")
+	}
+	r.eventuallyRemoved("other") // the controller has had its turn
+	if all := finalizers("waits"); !slices.Equal(all, []string{finalizer, v1alpha1.RemovalFinalizer}) {
+		t.Errorf("the finalizers are %q", all)
+	}
+	receives("waits", "the object", put)
+	patch("waits", `{"metadata":{"finalizers":["`+v1alpha1.RemovalFinalizer+`"]}}`)
+	receives("waits", "an entry that is to be gone", gone)
+	r.kept("default", "waits")
+	for _, l := range []key.Location{"a", "b"} {
+		r.report(l, "default", "waits", wire.Removed, "")
+	}
+	r.eventuallyRemoved("waits")
+}
+
 // TestRemovalOfTheAnnounced checks that a deletion waits for a location from which a policy removes the object,
 // even if the location has only reported that it is about to create it. This also holds if the location is
 // disconnected since, and after a restart of the hub. Locations announce the creation only of objects whose

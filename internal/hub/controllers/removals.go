@@ -65,6 +65,9 @@ func (c *removalController) reconcile(ctx context.Context, k string) error {
 	if !write.KeptUntilRemoved(row) {
 		return nil
 	}
+	if m, ok := row.In.(*placement.Membership); ok && m != nil && !m.Leaves() {
+		return nil // its finalizers keep it at its locations, and its next change enqueues it again
+	}
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	spec.WaitForRemoval = rapid.IntRange(0, 2).Draw(t, "waitForRemoval") == 0
 	spec.OnConflict = rapid.SampledFrom([]v1alpha1.OnConflict{"", "Fail", "Adopt"}).Draw(t, "onConflict")
 	spec.OnImmutable = rapid.SampledFrom([]v1alpha1.OnImmutable{"", "Fail", "Recreate"}).Draw(t, "onImmutable")
-	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Delete", "Orphan"}).Draw(t, "onRemove")
+	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Delete", "Orphan", "AfterFinalizers"}).Draw(t, "onRemove")
 	spec.OnDrift = rapid.SampledFrom([]v1alpha1.OnDrift{"", "Repair", "Report"}).Draw(t, "onDrift")
 	spec.Locations = drawLocations(t)
 	if rapid.IntRange(0, 2).Draw(t, "picks") == 0 {
@@ -330,6 +330,7 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		next.createRev, next.uid = old.createRev, old.uid
 	}
 	next.deleting = next.report == nil && rapid.IntRange(0, 6).Draw(t, "deleting") == 0
+	next.finalized = next.deleting && rapid.Bool().Draw(t, "finalized")
 	w[k] = &next
 	return k
 }

@@ -137,8 +137,8 @@ func (e *Engine) step(state table.Reader) *step {
 // evaluate returns the Membership of an object without regard to other spaces, or nil if no policy
 // places it. follows describes how its references follow it.
 func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
-	leaves := leaves(s.row)
-	if _, going := e.going[s.Space]; going || Never(s.Resource) != "" || s.row.Meta.Deleting && !leaves {
+	leaves, isFinalized := leaves(s.row), isFinalized(s.row)
+	if _, going := e.going[s.Space]; going || Never(s.Resource) != "" || s.row.Meta.Deleting && !leaves && !isFinalized {
 		return nil, nil
 	}
 	var sources []Source
@@ -156,15 +156,22 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	}
 	behind, upsyncing := e.references.followingsOf(s.Object), e.upsyncingOf(s)
 	g := e.gates.gate(s.state, s.Object)
-	yields := g.yields(upsyncing)
+	yields, keeps := g.yields(upsyncing), false
 	for p := range e.placing(s.Space) {
 		policies, more := e.evaluatePlacement(p, s, behind, yields)
 		if len(policies) > 0 {
 			source := sourceOf(p.ref, p.suspended, &e.sets, policies...)
 			source.Waits = p.waits
+			keeps = keeps || p.keeps
 			sources = append(sources, source)
 		}
 		follows = append(follows, more...)
+	}
+	switch {
+	case isFinalized && keeps:
+		leaves = false
+	case s.row.Meta.Deleting && !leaves:
+		return nil, nil
 	}
 	var shared *locationSet
 	if consumers := slices.DeleteFunc(behind, func(f following) bool { return f.consumer == "" }); len(consumers) > 0 {

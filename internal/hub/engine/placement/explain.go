@@ -327,7 +327,7 @@ func obstacles(state table.Reader, object key.Object, row *table.Row) (all []str
 	}
 	if row == nil {
 		all = append(all, fmt.Sprintf("space %q has no such object", object.Space))
-	} else if why := stays(object, row); why != "" {
+	} else if why := stays(object, row); why != "" && !isKept(row) {
 		all = append(all, why)
 	}
 	return all

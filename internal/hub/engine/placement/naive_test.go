@@ -163,8 +163,24 @@ func (w world) naiveWaits(o key.Object) bool {
 	})
 }
 
-// naivePlaceable reports whether policies can place an object at all.
+// naivePlaceable reports whether policies can place an object at all. One that is being deleted needs a finalizer, and a
+// Placement that keeps it for that.
 func (w world) naivePlaceable(o key.Object) bool {
+	x := w[o.Key()]
+	if x == nil || !x.deleting {
+		return w.naiveIsPlacedKind(o)
+	}
+	alive := *x
+	alive.deleting = false
+	w = maps.Clone(w)
+	w[o.Key()] = &alive
+	return x.finalized && w.naiveIsPlacedKind(o) && slices.ContainsFunc(w.naiveOwnSources(o), func(s naiveSource) bool {
+		return s.placement != "" && w[s.home.Key()].spec.(v1alpha1.PlacementSpec).OnRemove == v1alpha1.OnRemoveAfterFinalizers
+	})
+}
+
+// naiveIsPlacedKind reports whether policies can place an object that is not being deleted.
+func (w world) naiveIsPlacedKind(o key.Object) bool {
 	x := w[o.Key()]
 	isEvent := o.Identity.Resource == key.NewResource("", "events") || o.Identity.Resource == key.NewResource("coordination.k8s.io", "leases")
 	return x != nil && !x.deleting && !w.naiveGoing(o.Space) && x.report == nil && o.Group != v1alpha1.Group && !isEvent

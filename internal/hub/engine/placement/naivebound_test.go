@@ -78,7 +78,7 @@ func drawBinder(t *rapid.T) (spec v1alpha1.PlacementSpec, status v1alpha1.Placem
 		return drawFollowed(t)
 	}
 	spec.Suspend = rapid.IntRange(0, 3).Draw(t, "suspend") == 0
-	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Orphan"}).Draw(t, "onRemove")
+	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Orphan", "AfterFinalizers"}).Draw(t, "onRemove")
 	spec.Locations = []v1alpha1.LocationSelector{{Names: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3, rapid.ID).Draw(t, "at")}}
 	resources := rapid.SampledFrom([][]string{{"widgets"}, {"widgets"}, {"widgets", "customresourcedefinitions"}, {"customresourcedefinitions"}}).Draw(t, "matched")
 	spec.Downsync = []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Resources: resources}, FollowReferences: true}}

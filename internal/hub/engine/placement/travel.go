@@ -30,6 +30,19 @@ func leaves(row *table.Row) bool {
 	})
 }
 
+// isFinalized reports whether an object is being deleted and a finalizer of a client keeps it.
+func isFinalized(row *table.Row) bool {
+	return row.Meta.Deleting && slices.ContainsFunc(gjson.GetBytes(row.Value, "metadata.finalizers").Array(), func(f gjson.Result) bool {
+		return f.Str != v1alpha1.RemovalFinalizer
+	})
+}
+
+// isKept reports whether an object is being deleted and stays assigned until its finalizers are removed.
+func isKept(row *table.Row) bool {
+	m, ok := row.In.(*Membership)
+	return row.Meta.Deleting && ok && m != nil && !m.leaves
+}
+
 // Never returns the reason why objects of a resource are never placed; "" if they may be.
 func Never(r key.Resource) string {
 	switch {

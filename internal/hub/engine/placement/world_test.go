@@ -20,6 +20,7 @@ type thing struct {
 	createRev   int64
 	uid         string
 	deleting    bool
+	finalized   bool // with deleting: a client's finalizer keeps it
 	labels      map[string]string
 	annotations map[string]string
 	spec        any
@@ -41,6 +42,9 @@ func (x *thing) value() []byte {
 	metadata := map[string]any{"uid": x.uid}
 	if x.deleting {
 		metadata["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+	}
+	if x.finalized {
+		metadata["finalizers"] = []string{"example.com/f"}
 	}
 	if x.labels != nil {
 		metadata["labels"] = x.labels
