@@ -62,8 +62,8 @@ type Namespaces struct {
 type namespaceAnswer struct {
 	desired  bool
 	received time.Time
-	// asked is when a response was first needed after the last one that counted.
-	asked time.Time
+	// needed is when a response was first needed after the last one that counted.
+	needed time.Time
 	// marker and revision are the log position of the response; zero from a hub of the previous version.
 	marker   string
 	revision int64
@@ -104,7 +104,7 @@ func (n *Namespaces) lookup(id, name string, needed ownership.Pair, now time.Tim
 	defer n.mu.Unlock()
 	last, ok := n.known[name]
 	if ok && now.Sub(last.received) < namespaceTTL && (last.desired || !n.precedes(last, needed)) {
-		last.asked = now
+		last.needed = now
 		n.known[name] = last
 		return last.desired, nil, nil
 	}
@@ -112,7 +112,7 @@ func (n *Namespaces) lookup(id, name string, needed ownership.Pair, now time.Tim
 	if q == nil {
 		q = &namespaceQuestion{since: now, due: last.received.Add(namespacePause), waiting: map[string]struct{}{}}
 		if ok && now.Sub(last.received) < namespaceTTL { // the response does not end the wait
-			q.since = last.asked
+			q.since = last.needed
 		}
 		n.pending[name] = q
 	}
@@ -192,11 +192,11 @@ func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now t
 	defer n.mu.Unlock()
 	for _, name := range names {
 		a := namespaceAnswer{
-			desired: slices.Contains(answer.Desired, name), received: now, asked: now,
+			desired: slices.Contains(answer.Desired, name), received: now, needed: now,
 			marker: answer.Marker, revision: answer.Revision,
 		}
 		if q := n.pending[name]; q != nil {
-			a.asked = q.since
+			a.needed = q.since
 			for id := range q.waiting {
 				ids = append(ids, id)
 			}

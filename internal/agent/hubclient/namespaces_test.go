@@ -121,33 +121,33 @@ func TestNamespacesBefore(t *testing.T) {
 		}
 	}
 	answered := func(a wire.NamespacesResponse) { n.learn([]string{"a"}, a, now) }
-	at := ownership.NewPair
+	position := ownership.NewPair
 
-	check(at("m", 4), false, ErrPending)
+	check(position("m", 4), false, ErrPending)
 	queried("a")
 	answered(wire.NamespacesResponse{Marker: "m", Revision: 5})
-	check(at("m", 5), false, nil)
+	check(position("m", 5), false, nil)
 	check(ownership.Pair{}, false, nil) // an older hub sent the object
-	check(at("m", 6), false, ErrPending)
+	check(position("m", 6), false, ErrPending)
 	queried()
 	now = now.Add(namespacePause)
-	check(at("m", 6), false, ErrPending)
+	check(position("m", 6), false, ErrPending)
 	queried("a")
 	now = now.Add(namespaceSilence)
-	check(at("m", 6), false, ErrUnanswered) // also if the hub has answered meanwhile, and stays behind
+	check(position("m", 6), false, ErrUnanswered) // also if the hub has answered meanwhile, and stays behind
 	answered(wire.NamespacesResponse{Marker: "m", Revision: 6})
-	check(at("m", 6), false, nil)
-	check(at("newer", 7), false, ErrPending) // a hub has started since
+	check(position("m", 6), false, nil)
+	check(position("newer", 7), false, ErrPending) // a hub has started since
 	now = now.Add(namespacePause)
-	check(at("newer", 7), false, ErrPending)
+	check(position("newer", 7), false, ErrPending)
 	queried("a")
 	answered(wire.NamespacesResponse{Marker: "m", Revision: 6, Desired: []string{"a"}})
-	check(at("newer", 7), true, nil) // it is left to the agent of the other shard
+	check(position("newer", 7), true, nil) // it is left to the agent of the other shard
 	s.session.State.connected(false, "restored", false)
 	now = now.Add(2 * namespaceTTL)
-	check(at("m", 6), false, ErrPending)
+	check(position("m", 6), false, ErrPending)
 	answered(wire.NamespacesResponse{Marker: "restored", Revision: 3})
-	check(at("m", 6), false, nil) // revisions of two logs cannot be compared
+	check(position("m", 6), false, nil) // revisions of two logs cannot be compared
 }
 
 // TestNamespacesCache shows that the cache of answers is bounded, and that answers that a Namespace is desired stay.

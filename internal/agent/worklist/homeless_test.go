@@ -206,7 +206,7 @@ func TestHomelessScoutChanges(t *testing.T) {
 	const count, retry = 20, 5 * time.Second
 	for name, c := range map[string]struct {
 		result Result
-		turns  int // of other items
+		others int // turns of other items
 	}{
 		"changed during the turn": {Result{Wanted: true, State: wire.Waiting, Retry: 1, Outdated: true}, 0},
 		"held":                    {Result{Wanted: true, State: wire.Held}, 1},
@@ -244,10 +244,10 @@ func TestHomelessScoutChanges(t *testing.T) {
 					}
 				}
 				work(time.Second, false)
-				if n := work(retry, true); n != c.turns {
-					t.Errorf("%d turns of other items, want %d", n, c.turns)
+				if n := work(retry, true); n != c.others {
+					t.Errorf("%d turns of other items, want %d", n, c.others)
 				}
-				if w := e.homeless[home(changed)]; w == nil || c.turns == 0 && w.scout != changed {
+				if w := e.homeless[home(changed)]; w == nil || c.others == 0 && w.scout != changed {
 					t.Error("the changed item is no longer the scout")
 				}
 			})

@@ -16,8 +16,8 @@ import (
 // maxAnnotations is the size of all annotations of an object that an API server allows.
 const maxAnnotations = 256 << 10
 
-// annotationsTooLong: an object whose annotations fit in its space, and not at the location, says why, and is applied
-// when they are shorter by the size in the message. If other writers at the location have the rest, it says so.
+// annotationsTooLong: the report of an object whose annotations fit in its space, and not at the location, explains why.
+// The object is applied when they are shorter by the size in the message. Annotations of other writers count, too.
 func annotationsTooLong(s *site) {
 	t := s.t
 	object := func(name string, size int) string {

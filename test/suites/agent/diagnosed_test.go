@@ -97,21 +97,21 @@ func diagnosed(s *site) {
 	s.hub.PutWith(key, "uid-w", s.deployment("web", ""), acts("two"))
 	diagnosis("")
 	lists := env.Filter{UserAgent: "orrery-agent/" + s.name, Verbs: []string{"list"}, Namespace: s.name, After: time.Now()}
-	by := map[string]int{}
+	users := map[string]int{}
 	env.Eventually(t, patient, func() error {
-		clear(by)
+		clear(users)
 		for _, e := range s.c.Requests(t, lists) {
 			if e.Impersonated.Username != "" {
-				by[e.Impersonated.Username]++
+				users[e.Impersonated.Username]++
 			}
 		}
-		if by["system:serviceaccount:"+s.name+":two"] == 0 {
-			return fmt.Errorf("lists by %v", by)
+		if users["system:serviceaccount:"+s.name+":two"] == 0 {
+			return fmt.Errorf("lists by %v", users)
 		}
 		return nil
 	})
-	if len(by) != 1 {
-		t.Errorf("lists by %v", by)
+	if len(users) != 1 {
+		t.Errorf("lists by %v", users)
 	}
 	diagnosis("")
 }

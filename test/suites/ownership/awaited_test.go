@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,5 +47,37 @@ func (s *suite) awaited() {
 	if out := s.there("get", "configmap", "one", "-n", "awaited", "--ignore-not-found", "-o", "name"); out != "" {
 		s.Errorf("kubectl says that it is gone, and the cluster has %s", out)
 	}
+	s.unplace("awaited")
+	s.afterFinalizers()
+}
+
+// afterFinalizers: an object that a finalizer keeps in the space stays in the cluster, with its changes, until the
+// finalizer is removed.
+func (s *suite) afterFinalizers() {
+	s.place("awaited", ", onRemove: AfterFinalizers, waitForRemoval: true", "")
+	s.write(configMap("awaited", "two", "first"))
+	const object = "core/configmaps/awaited/two"
+	s.reports(object, "Applied", "")
+	patch := func(body string) {
+		s.Helper()
+		env.Kubectl(s, s.kubeconfig, "patch", "configmap", "two", "-n", "awaited", "--type=merge", "-p", body)
+	}
+	patch(`{"metadata":{"finalizers":["example.com/controller"]}}`)
+	env.Kubectl(s, s.kubeconfig, "delete", "configmap", "two", "-n", "awaited", "--wait=false")
+	patch(`{"metadata":{"labels":{"changed":"since"}}}`)
+	s.eventually("the cluster has the change of the deleted object", func() error {
+		if out := s.there("get", "configmap", "two", "-n", "awaited", "-o", "jsonpath={.metadata.deletionTimestamp}{.metadata.labels.changed}"); out != "since" {
+			return errors.New(out)
+		}
+		return nil
+	})
+	patch(`{"metadata":{"finalizers":["orrery.dev/removal"]}}`)
+	s.eventually("the object is gone", func() error {
+		out := env.Kubectl(s, s.kubeconfig, "get", "configmap", "two", "-n", "awaited", "--ignore-not-found", "-o", "name")
+		if out += s.there("get", "configmap", "two", "-n", "awaited", "--ignore-not-found", "-o", "name"); out != "" {
+			return errors.New(out)
+		}
+		return nil
+	})
 	s.unplace("awaited")
 }

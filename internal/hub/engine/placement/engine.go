@@ -156,19 +156,19 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	}
 	behind, upsyncing := e.references.followingsOf(s.Object), e.upsyncingOf(s)
 	g := e.gates.gate(s.state, s.Object)
-	yields, keeps := g.yields(upsyncing), false
+	yields, afterFinalizers := g.yields(upsyncing), false
 	for p := range e.placing(s.Space) {
 		policies, more := e.evaluatePlacement(p, s, behind, yields)
 		if len(policies) > 0 {
 			source := sourceOf(p.ref, p.suspended, &e.sets, policies...)
 			source.Waits = p.waits
-			keeps = keeps || p.keeps
+			afterFinalizers = afterFinalizers || p.afterFinalizers
 			sources = append(sources, source)
 		}
 		follows = append(follows, more...)
 	}
 	switch {
-	case isFinalized && keeps:
+	case isFinalized && afterFinalizers:
 		leaves = false
 	case s.row.Meta.Deleting && !leaves:
 		return nil, nil

@@ -20,10 +20,10 @@ type placement struct {
 	// tenant is the space for which it was resolved, if it selects spaces.
 	tenant    tenant
 	suspended bool
-	// waits reports whether deletions wait for removal, and keeps whether objects that are being
+	// waits reports whether deletions wait for removal, and afterFinalizers whether objects that are being
 	// deleted stay assigned until their finalizers are removed.
-	waits     bool
-	keeps     bool
+	waits, afterFinalizers bool
+
 	treatment wire.Policy
 	// upsync holds its upsync entries for locations that admit everything.
 	upsync []wire.Upsync
@@ -55,7 +55,7 @@ func compile(name key.Placement, row *table.Row) *placement {
 		}
 	}
 	p.suspended, p.waits, p.treatment = spec.Suspend, spec.WaitForRemoval, treatment(&spec)
-	p.keeps = spec.OnRemove == v1alpha1.OnRemoveAfterFinalizers
+	p.afterFinalizers = spec.OnRemove == v1alpha1.OnRemoveAfterFinalizers
 	p.scheduling.tolerations, p.scheduling.pick = spec.Tolerations, spec.Pick
 	for _, l := range spec.Locations {
 		p.names = append(p.names, l.Names...)
