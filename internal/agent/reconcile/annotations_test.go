@@ -83,7 +83,7 @@ func TestAnnotationsMeasured(t *testing.T) {
 			}
 		})
 	}
-	if err := errors.New("no answer"); measured(err, nil, nil) != err {
+	if err := errors.New("no answer"); !errors.Is(measured(err, nil, nil), err) {
 		t.Error("another error changes")
 	}
 	if measured(nil, nil, nil) != nil {
