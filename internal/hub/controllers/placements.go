@@ -44,6 +44,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 	if counts.Incomplete || counts.UID != row.Meta.UID || counts.Generation != row.Meta.Generation {
 		return nil
 	}
+	synced := objectstate.SyncedPlacement(counts.Counts, objectstate.LeftObjects{LeftCounts: counts.Left, IsUnknown: counts.IsLeftUnknown}, counts.Objects, int64(resolved.locations))
 	return c.Status.update(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {
@@ -55,7 +56,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
 		c.Status.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
 		st.Prune, st.Confirmed = c.Pruned.Status(p, row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
-		c.Status.condition(&st.Conditions, row, waiting(p.Name, st.Prune, objectstate.SyncedPlacement(counts.Counts, counts.Left, counts.Objects, int64(resolved.locations))))
+		c.Status.condition(&st.Conditions, row, waiting(p.Name, st.Prune, synced))
 		if len(resolved.Unknown) > 0 {
 			c.Status.condition(&st.Conditions, row, metav1.Condition{
 				Type: v1alpha1.ConditionLocationsKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoSuchLocation,

@@ -70,17 +70,25 @@ func allApplied(n v1alpha1.Counts, leftovers int64) string {
 	return message
 }
 
-// SyncedPlacement returns the condition Synced of a Placement by its counts, those of its objects at
-// locations that they are not assigned to, and the numbers of objects and locations that it selects.
-func SyncedPlacement(c v1alpha1.Counts, left v1alpha1.LeftCounts, objects, locations int64) metav1.Condition {
+const noLocations = "no location matches spec.locations: compare it with kubectl get locations --show-labels"
+
+// LeftObjects describes objects at locations that they are not assigned to.
+type LeftObjects struct {
+	v1alpha1.LeftCounts
+	// IsUnknown is true if there are others in the space, and the hub does not know which Placement had assigned them.
+	IsUnknown bool
+}
+
+// SyncedPlacement returns the condition Synced of a Placement by its counts, those of its present and former objects
+// at locations that they are not assigned to, and the numbers of objects and locations that it selects.
+func SyncedPlacement(c v1alpha1.Counts, left LeftObjects, objects, locations int64) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse}
 	switch {
 	case objects == 0:
 		out.Reason, out.Message = v1alpha1.ReasonNoObjects, "no object matches spec.downsync: "+
 			"orrery why KIND/NAME --location L names the first test that does not match an object"
 	case locations == 0:
-		out.Reason, out.Message = v1alpha1.ReasonNoLocations, "no location matches spec.locations: "+
-			"compare it with kubectl get locations --show-labels"
+		out.Reason, out.Message = v1alpha1.ReasonNoLocations, noLocations
 	case c.Failed > 0:
 		out.Reason, out.Message = "Failed", "see status.errors"
 	case c.Held > 0:
@@ -95,6 +103,10 @@ func SyncedPlacement(c v1alpha1.Counts, left v1alpha1.LeftCounts, objects, locat
 		out.Reason = v1alpha1.ReasonRemoving
 		out.Message = fmt.Sprintf("%d objects are, or may still be, at locations to which they are no longer assigned: "+
 			"see orrery status --state Removing", left.Leaving)
+	case left.IsUnknown:
+		out.Status, out.Reason = metav1.ConditionUnknown, v1alpha1.ReasonRemoving
+		out.Message = "objects of the space are, or may still be, at locations to which they are no longer assigned, and " +
+			"the hub does not know which Placement had assigned them: see orrery status --state Removing"
 	default:
 		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", allApplied(c, left.Leftovers)
 	}

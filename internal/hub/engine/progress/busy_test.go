@@ -235,3 +235,37 @@ func TestRootIsShownAfterItWasOmitted(t *testing.T) {
 		t.Error("root is shown twice for one round")
 	}
 }
+
+// TestBusyCustomizer: in a space that always has due pairs, a Customizer is counted only after each pair that was due
+// because of its edit has been evaluated, however many others become due meanwhile. It is counted in bounded time.
+func TestBusyCustomizer(t *testing.T) {
+	const busy, quiet = budget, 2 * budget
+	w := newWorld(t, digest, "s1")
+	w.put(w.objects("s1", busy, "x"))
+	countAll(w.tracker)
+	c := Customizer{"s1", "c1"}
+	isShown, edit := false, int64(0)
+	for call := range 40 * (busy + quiet) / budget {
+		w.put(w.objects("s1", busy, fmt.Sprint("y", call)))
+		if isShown && edit == 0 { // the rule of an edited Customizer fails for these
+			failing := map[string]any{}
+			for i := range quiet {
+				failing[objectAt("s1", "", "configmaps", "s1", fmt.Sprint("quiet", i)).Key()] = map[string]any{"metadata": map[string]any{"uid": "u"}, "spec": "c1"}
+			}
+			w.put(failing)
+			edit = w.rev
+		}
+		if !w.tracker.Work(t.Context()) {
+			t.Fatal("the space is not busy")
+		}
+		isShown = isShown || !w.tracker.Placement(t.Context(), placementP("s1")).Incomplete
+		if edit == 0 || !IsCustomizerCounted(w.tracker, c, edit) {
+			continue
+		}
+		if failed := w.tracker.failedRules.pairs[c]; failed == nil || failed.Len() != quiet {
+			t.Errorf("after %d calls the Customizer is counted with %+v, want %d failed pairs", call, w.tracker.Customizer(t.Context(), c), quiet)
+		}
+		return
+	}
+	t.Errorf("the Customizer is not counted; shown: %v", isShown)
+}

@@ -65,6 +65,7 @@ func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
 	if counts.Incomplete || isOverdue {
 		t.totals.dirtyPlacements[p] = struct{}{}
 	}
+	_, counts.IsLeftUnknown = t.unassigned.unknown[p.Space]
 	sum := t.totals.placements[p]
 	if sum == nil {
 		return counts
@@ -77,12 +78,12 @@ func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
 }
 
 // IsCustomizerCounted reports whether a Tracker has evaluated all changes up to a revision, such as that of the
-// row of a Customizer, or no longer withholds the counts of its space. If not, its errors may be those of
-// former rules, and Dirty returns it again.
+// row of a Customizer. Pairs that have become due by later changes do not matter in a space that always has due pairs.
+// If not, its errors may be those of former rules, and Dirty returns it again.
 func IsCustomizerCounted(t *Tracker, c Customizer, rev int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rev >= rev && !t.due.isWithheld(c.Space) {
+	if t.rev >= rev && !t.due.isWithheld(c.Space) && t.due.isEvaluated(c.Space, rev) {
 		return true
 	}
 	t.failedRules.dirty[c] = struct{}{}

@@ -34,7 +34,7 @@ func (t *Tracker) Work(ctx context.Context) (more bool) {
 	t.mu.Lock()
 	rev, resets, isWhole := t.inbox.applied()
 	t.rev = rev
-	spaces := t.due.begin(isWhole && t.resets == resets)
+	spaces := t.due.begin(isWhole && t.resets == resets, rev)
 	t.mu.Unlock()
 	least := 1
 	if ctx.Err() != nil { // changes alone must not leave all pairs due

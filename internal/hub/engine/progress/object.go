@@ -26,6 +26,9 @@ type object struct {
 	// its space.
 	due      members
 	isQueued bool
+	// unswept are the due members of the sweep with the number sweep, see joinSweep.
+	unswept members
+	sweep   int
 	// follows is the index of the member after the one that was evaluated last.
 	follows int
 	// leaves has the locations that are to confirm that the object, which has the UID and is
@@ -112,6 +115,7 @@ func (t *Tracker) replaceObject(id key.Object, row *table.Row) {
 	}
 	o := t.object(id)
 	previous, before, left := o.as, o.states, o.leaves
+	t.due.moveInSweep(o, previous, as)
 	t.setDue(o, nil)
 	o.row, o.as, o.leaves, o.uid = row, as, leaves, ""
 	if leaves != nil {
@@ -121,6 +125,8 @@ func (t *Tracker) replaceObject(id key.Object, row *table.Row) {
 		o.row = nil
 	}
 	if previous != as || left != leaves {
+		t.unassigned.recordFormers(o, previous)
+		t.unassigned.recordFormers(o, left)
 		o.states = carried(previous, before, as)
 		t.uncount(o, previous, before)
 		t.count(o, as, o.states)
@@ -143,19 +149,22 @@ func (t *Tracker) replaceObject(id key.Object, row *table.Row) {
 
 // updateUnassigned updates whether a location has an object that is not assigned to it.
 func (t *Tracker) updateUnassigned(o *object, location key.Location) {
-	p := pair{o.path, location}
-	before := t.unassigned.countOf(p)
 	if t.unassigned.update(o, location) {
 		t.totals.dirtyLocations[location] = struct{}{}
 	}
-	if after := t.unassigned.countOf(p); after != before && o.as != nil {
-		t.totals.addLeft(o, o.as, after, 1)
-		t.totals.addLeft(o, o.as, before, -1)
+	before, after := t.unassigned.replaceShare(o, location)
+	t.totals.addLeft(after, 1)
+	t.totals.addLeft(before, -1)
+	if before.isUnknown != after.isUnknown && t.unassigned.countUnknown(o.id.Space, after.isUnknown) {
+		for p := range t.policies.known[o.id.Space] {
+			t.totals.dirtyPlacements[p] = struct{}{}
+		}
 	}
 }
 
 // setDue replaces the due members of an object.
 func (t *Tracker) setDue(o *object, due members) {
+	t.due.joinSweep(o)
 	t.totals.addDue(o, o.due, -1)
 	t.due.remove(o, o.due.size())
 	o.due = due
@@ -168,6 +177,7 @@ func (t *Tracker) setMemberDue(o *object, member int, isDue bool) {
 	switch {
 	case o.due.contains(member) == isDue:
 	case isDue:
+		t.due.joinSweep(o)
 		if o.due == nil {
 			o.due = noneOf(len(o.as.Members()))
 		}
@@ -175,6 +185,7 @@ func (t *Tracker) setMemberDue(o *object, member int, isDue bool) {
 		t.totals.addMemberDue(o, member, 1)
 		t.due.add(o, 1)
 	default:
+		t.due.leaveSweep(o, member)
 		o.due.remove(member)
 		t.totals.addMemberDue(o, member, -1)
 		t.due.remove(o, 1)
@@ -218,7 +229,6 @@ func (t *Tracker) uncount(o *object, as *placement.Membership, states []state) {
 	for _, l := range as.Refused() {
 		t.totals.addRefused(o, as, l, -1)
 	}
-	t.totals.addLeft(o, as, t.unassigned.countsOf(o.path), -1)
 	t.totals.addObject(o, as, -1)
 }
 
@@ -227,7 +237,6 @@ func (t *Tracker) count(o *object, as *placement.Membership, states []state) {
 		return
 	}
 	t.totals.addObject(o, as, 1)
-	t.totals.addLeft(o, as, t.unassigned.countsOf(o.path), 1)
 	for i, l := range as.Members() {
 		t.totals.add(o, as, l, states[i], 1)
 	}

@@ -42,8 +42,12 @@ type PlacementCounts struct {
 	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64
 	v1alpha1.Counts
-	// Left counts these objects at locations that they are not assigned to.
+	// Left counts objects at locations that they are not assigned to: those that the Placement matches, and those
+	// that it had assigned there.
 	Left v1alpha1.LeftCounts
+	// IsLeftUnknown is true while locations report objects of the space that are not assigned to them, and the hub
+	// does not know which Placement had assigned them.
+	IsLeftUnknown bool
 	// Errors are the first maxErrors failing pairs in the order of object and location, and
 	// if these are fewer, degraded ones.
 	Errors []v1alpha1.PlacementError

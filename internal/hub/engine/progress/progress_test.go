@@ -164,6 +164,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 				wire.Applied, wire.Applied, wire.Applied, wire.Failed, wire.Held, wire.InConflict, wire.Unsupported, wire.Waiting, wire.Removing, wire.Orphaned,
 			}).Draw(t, "state"),
 			Digest: wire.SumOf([]byte(rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "applied") + "@" + string(l))),
+			Cause:  rapid.SampledFrom([]wire.Cause{"", "", wire.Unassigned, wire.Walked}).Draw(t, "cause"), LetGoBy: rapid.SampledFrom([]string{"", "", "p", "root/q", "s2/p"}).Draw(t, "let go by"),
 			Health: rapid.SampledFrom([]wire.Health{"", "nonsense", wire.Healthy, wire.Healthy, wire.Progressing, wire.Degraded, wire.Degraded, wire.HealthUnknown}).Draw(t, "health"), HealthNote: fmt.Sprint("note ", m.rev),
 		})
 	}
@@ -254,8 +255,11 @@ func (m *machine) check(t *rapid.T) {
 			p := key.Placement{Space: s, Name: name}
 			status, _ := placement.StatusOf(m.table.Snapshot(), p)
 			counts := placements[p]
+			counts.Left, counts.IsLeftUnknown = m.left(p)
 			if row := state.Get(key.Object{Space: s, Identity: key.Identity{Resource: key.Placements, Name: name}}.Key()); row != nil {
 				counts.UID = row.Meta.UID
+			} else { // nobody reads its status
+				counts.Left, counts.IsLeftUnknown = m.shownPlacements[p].Left, m.shownPlacements[p].IsLeftUnknown
 			}
 			if got, want := m.shownPlacements[p], (shown{counts, status}); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%v:\n got %+v\nwant %+v", p, got, want)
@@ -320,9 +324,20 @@ func unassignedIn(t *rapid.T, tracker *Tracker, s key.Space) []Unassigned {
 
 // checkDue compares the totals of due pairs with a recomputation.
 func (m *machine) checkDue(t *rapid.T) {
-	due, pairs := map[key.Placement]v1alpha1.Counts{}, map[key.Space]int{}
+	due, pairs, unswept := map[key.Placement]v1alpha1.Counts{}, map[key.Space]int{}, map[key.Space]int{}
 	for _, o := range m.tracker.objects {
 		pairs[o.id.Space] += o.due.size()
+		if q := m.tracker.due.queues[o.id.Space]; q != nil && q.sweep.number > 0 {
+			left := o.due
+			if o.sweep == q.sweep.number {
+				left = o.unswept
+			}
+			for i := range left.all() {
+				if unswept[o.id.Space]++; !o.due.contains(i) {
+					t.Fatalf("%s: member %d of a sweep is not due", o.path, i)
+				}
+			}
+		}
 		for i := range o.due.all() {
 			for _, source := range o.as.Sources() {
 				if p := source.Placement.Resolve(o.id.Space); source.Placement != "" && source.Selects(o.as.Members()[i]) {
@@ -341,6 +356,9 @@ func (m *machine) checkDue(t *rapid.T) {
 	for s, q := range m.tracker.due.queues {
 		if q.pairs != pairs[s] {
 			t.Fatalf("%d pairs of %s are due, want %d", q.pairs, s, pairs[s])
+		}
+		if q.sweep.pairs != unswept[s] {
+			t.Fatalf("the sweep of %s has %d pairs, want %d", s, q.sweep.pairs, unswept[s])
 		}
 	}
 }

