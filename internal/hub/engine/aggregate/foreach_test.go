@@ -90,12 +90,23 @@ func TestForEachIsBounded(t *testing.T) {
 	}
 	simple := v1alpha1.SummarySpec{ForEach: "object.l", Combine: count, GroupBy: []v1alpha1.SummaryColumnExpression{{Name: "p", Expression: "item.p"}}}
 	dear := v1alpha1.SummarySpec{ForEach: "object.l", Combine: count, Filter: "object.l.all(x, x.p == item.p)"}
+	large := func(n int) Input { // elements whose JSON is almost as long as may be
+		element := "[" + strings.TrimSuffix(strings.Repeat("1,", maxCell/2-2), ",") + "]"
+		return Input{Object: NewTree([]byte(`{"l":[` + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + `]}`))}
+	}
+	whole := v1alpha1.SummarySpec{ForEach: "object.l", Combine: count}
+	for i := range 8 {
+		whole.GroupBy = append(whole.GroupBy, v1alpha1.SummaryColumnExpression{Name: fmt.Sprint("c", i), Expression: "item"})
+	}
 	for _, c := range []struct {
 		name  string
 		spec  v1alpha1.SummarySpec
 		input Input
 		want  string
 	}{
+		{"large elements", whole, large(maxElements), "cost too much together"},
+		{"large elements, but few", whole, large(5), ""},
+		{"too large elements", whole, Input{Object: NewTree([]byte(`{"l":[[` + strings.TrimSuffix(strings.Repeat("1,", maxCell), ",") + `]]}`))}, "too large"},
 		{"as many as may be", simple, elements(maxElements), ""},
 		{"too many", simple, elements(maxElements + 1), "forEach: gives 257 elements, more than 256: leave some out"},
 		{"too dear together", dear, elements(maxElements), "cost too much together"},

@@ -217,14 +217,20 @@ func (e *evaluation) eval(p *program) (Value, error) {
 
 // evalItem evaluates an expression for the present element.
 func (e *evaluation) evalItem(p *program) (Value, error) {
-	g := p.give(e.input)
-	if light, ok := p.run.LightCost(); ok { // there may be many elements, and most expressions have few parts
-		g.cost = light
+	out, cost, err := p.run.Eval(context.Background(), e.input) // no timeout: the result must be deterministic
+	if light, ok := p.run.LightCost(); ok {                     // there may be many elements, and most expressions have few parts
+		cost = light
 	}
-	if err := e.charge(g.cost); err != nil {
+	if err == nil {
+		cost += costOfValue(out)
+	}
+	if tooDear := e.charge(cost); tooDear != nil {
+		return Value{}, tooDear
+	}
+	if err != nil {
 		return Value{}, err
 	}
-	return g.value, g.err
+	return valueOf(out)
 }
 
 // charge adds a cost that no cache saves.
@@ -286,6 +292,7 @@ func (p *program) give(input Input) (g given) {
 		g.err = err
 		return g
 	}
+	g.cost += costOfValue(out)
 	g.value, g.err = valueOf(out)
 	return g
 }

@@ -118,9 +118,15 @@ func quantityOf(q resource.Quantity) Value {
 	return v
 }
 
+// maxConverted bounds the size of a value that is converted to JSON. In this count, each value has some bytes more.
+const maxConverted = 8 * maxCell
+
+// costOfValue returns what valueOf costs, in CEL's units.
+func costOfValue(v ref.Val) uint64 { return expression.ConversionCost(v, maxConverted) }
+
 // jsonOf returns a value without arithmetic.
 func jsonOf(v ref.Val) (Value, error) {
-	room := 8 * maxCell // in this count, each value has some bytes more
+	room := maxConverted
 	decoded, err := expression.JSON(v, &room)
 	if err != nil {
 		return Value{}, err

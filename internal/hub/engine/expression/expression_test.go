@@ -1,10 +1,15 @@
 package expression
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
 )
 
 // TestOptionalValues: what the library takes out of an optional value, it gives back as it was,
@@ -57,6 +62,40 @@ func TestLight(t *testing.T) {
 		}
 		if _, got := light(program.Expr()); got != want || program.isLight != want {
 			t.Errorf("%s: light is %v, want %v", source, got, want)
+		}
+	}
+}
+
+// unreadMap is a map that must not be walked through.
+type unreadMap struct {
+	traits.Mapper
+	t *testing.T
+}
+
+func (m unreadMap) Iterator() traits.Iterator {
+	m.t.Error("a map that is too large was walked through")
+	return m.Mapper.Iterator()
+}
+
+// TestLargeValuesAreNotRead: a list or an object that can't be converted to JSON in the given room is given up by its
+// size, before its keys are brought in order. The cost of a conversion follows the size of what fits.
+func TestLargeValuesAreNotRead(t *testing.T) {
+	const room = 800
+	fields, small := map[string]any{}, map[string]any{"a": []any{"b", true}}
+	for i := range room {
+		fields[fmt.Sprint(i)] = true
+	}
+	native := adapter{types.DefaultTypeAdapter}
+	left := room
+	if _, err := JSON(unreadMap{native.NativeToValue(fields).(traits.Mapper), t}, &left); !errors.Is(err, ErrTooMuch) {
+		t.Errorf("the error is %v", err)
+	}
+	for _, c := range []struct {
+		value any
+		want  uint64
+	}{{true, 0}, {"text", 0}, {small, 0}, {slices.Repeat([]any{true}, 50), 10}, {slices.Repeat([]any{true}, 50_000), 24}, {fields, 24}} {
+		if got := ConversionCost(native.NativeToValue(c.value), room); got != c.want {
+			t.Errorf("the cost of a %T is %d, want %d", c.value, got, c.want)
 		}
 	}
 }

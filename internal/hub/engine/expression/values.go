@@ -93,9 +93,21 @@ func compareKeys(a, b ref.Val) int {
 // ErrTooMuch is returned when a value exceeds the permitted size.
 var ErrTooMuch = errors.New("the value is too large")
 
+// bytesOfValue is what JSON takes from room for each value, besides its texts.
+const bytesOfValue = 8
+
+// ConversionCost returns what JSON costs for a value and some room, in CEL's units. It depends on the value alone, and
+// takes less time than JSON. Single values and short texts cost nothing.
+func ConversionCost(v ref.Val, room int) uint64 {
+	const stepsPerPart = 2 // a part is converted and encoded
+	most := room/bytesOfValue + room/bytesPerStep
+	parts := min(unfolded(v, most), most)                        // JSON gives up a larger value
+	return uint64(max(0, parts-1) * stepsPerPart / stepsPerCost) // #nosec G115 -- it is not negative
+}
+
 // JSON is a CEL value as Decode gives JSON. It takes what that takes as JSON from room.
 func JSON(v ref.Val, room *int) (any, error) {
-	if *room -= 8; *room < 0 {
+	if *room -= bytesOfValue; *room < 0 {
 		return nil, ErrTooMuch
 	}
 	switch v := v.(type) {
@@ -159,6 +171,9 @@ func textOf(v ref.Val, room *int) (any, error) {
 }
 
 func listOf(l traits.Lister, room *int) (any, error) {
+	if lengthOf(l) > *room/bytesOfValue {
+		return nil, ErrTooMuch
+	}
 	all := []any{}
 	for it := l.Iterator(); it.HasNext() == types.True; {
 		one, err := JSON(it.Next(), room)
@@ -171,6 +186,9 @@ func listOf(l traits.Lister, room *int) (any, error) {
 }
 
 func objectOf(m traits.Mapper, room *int) (any, error) {
+	if size, ok := m.Size().(types.Int); !ok || int64(size) > int64(*room/bytesOfValue) { // its keys would be brought in order
+		return nil, ErrTooMuch
+	}
 	all := map[string]any{}
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		k := it.Next()
