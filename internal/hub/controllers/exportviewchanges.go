@@ -59,27 +59,29 @@ func appendViews(views, slices []key.ExportView) []key.ExportView {
 	return views
 }
 
-// watch is the watch of the views. It pauses between batches. The controller needs a
-// second watch that enqueues all views at its start.
-func (s *ChangedExportViews) watch(ctx context.Context, enqueue func([]string)) error {
+// watch returns the watch of the views. It collects from now on, see takeAll, and pauses between batches. The controller
+// needs a second watch that enqueues all views at its start.
+func (s *ChangedExportViews) watch() watch {
 	const rest = 50 * time.Millisecond
 	s.views.open()
-	defer s.views.close()
-	for {
-		select {
-		case <-s.views.added:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		var keys []string
-		for _, f := range s.views.take() {
-			keys = append(keys, f.Key())
-		}
-		enqueue(keys)
-		select {
-		case <-time.After(rest):
-		case <-ctx.Done():
-			return ctx.Err()
+	return func(ctx context.Context, enqueue func([]string)) error {
+		defer s.views.close()
+		for {
+			select {
+			case <-s.views.added:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			var keys []string
+			for _, f := range s.views.take() {
+				keys = append(keys, f.Key())
+			}
+			enqueue(keys)
+			select {
+			case <-time.After(rest):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
 }

@@ -51,7 +51,7 @@ func newExportViewController(config exportViewConfig) *exportViewController {
 
 func (c *exportViewController) watches() []watch {
 	topics := resourceTopics(key.APIExportViews, key.APIExports, key.CRDs)
-	return []watch{c.config.Changed.watch, follow(c.config.Table, source{topics, inAllSpaces(key.APIExportViews), c.concerned})}
+	return []watch{c.config.Changed.watch(), follow(c.config.Table, source{topics, inAllSpaces(key.APIExportViews), c.concerned})}
 }
 
 func (c *exportViewController) reconcile(ctx context.Context, k string) error {

@@ -66,11 +66,12 @@ func (s *keySet[K]) take() []K {
 	return keys
 }
 
-// takeAll returns a watch that enqueues the keys of a set as they are added. The controller needs a second watch that
-// enqueues all keys at its start.
+// takeAll opens a set, and returns a watch that enqueues its keys as they are added. The set is open before the watch
+// runs, because the other watches of the controller run concurrently, and cause keys. The controller needs a second watch
+// that enqueues all keys at its start.
 func takeAll(s *keySet[string]) watch {
+	s.open()
 	return func(ctx context.Context, enqueue func([]string)) error {
-		s.open()
 		defer s.close()
 		for {
 			select {

@@ -270,3 +270,21 @@ func TestKeysOfNoWatch(t *testing.T) {
 		t.Error("without keys, some are missed")
 	}
 }
+
+// TestKeysBeforeTheirWatchRuns: the watches of a controller start concurrently. A key that one of them causes before
+// another runs, which takes such keys, is enqueued.
+func TestKeysBeforeTheirWatchRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchTest(t)
+		config := Config{Table: w.table.Table, Now: time.Now, ChangedViews: NewChangedExportViews()}
+		bindings := newBindingController(bindingConfig{Table: w.table.Table, Now: time.Now})
+		watches := slices.Concat(bindings.watches(), watchesOf(t, config, "apiexportviews"))
+		view := key.ExportView{Space: "s", Name: "v", View: true}
+		bindings.bound.add([]string{"a"})
+		config.ChangedViews.views.add([]key.ExportView{view})
+		w.run(watches)
+		if got, want := w.take(), []string{"a", view.Key()}; !slices.Equal(got, want) {
+			t.Errorf("enqueued are %v, want %v", got, want)
+		}
+	})
+}
