@@ -41,6 +41,9 @@ const (
 // removal. The hub sets it on deletion if a Placement of the object has waitForRemoval.
 const RemovalFinalizer = "orrery.dev/removal"
 
+// ContentFinalizer keeps a Space, Namespace or APIBinding that is being deleted until its content is gone.
+const ContentFinalizer = "orrery.dev/content"
+
 // Annotations that allow a deletion at a location. They apply only if another field manager than
 // Orrery's set them at the location; Orrery never sends them from a space.
 const (

@@ -66,11 +66,15 @@ const (
 	// ReasonImpersonated, of Upsynced: the agent of the location impersonates a ServiceAccount for
 	// the space. The location therefore reports no upsynced objects to this space.
 	ReasonImpersonated = "Impersonated"
-	// ReasonAsked, of Upsynced: the requested objects are reported, as far as the location knows.
+	// ReasonAsked, of Upsynced: the requested objects are reported, as far as the location knows. Of Synced: the
+	// Placement only has upsync, and all its locations report the requested objects.
 	ReasonAsked = "Asked"
 	// ReasonUnread, of Upsynced: requested kinds do not exist, or the location's agent may not read
 	// them.
 	ReasonUnread = "Unread"
+	// ReasonNotReported, of Synced being Unknown: the Placement only has upsync, and a location does not report all
+	// requested objects, of this space or of another one.
+	ReasonNotReported = "NotReported"
 	// ReasonLimitExceeded, of Upsynced: more objects match than the location's limits allow.
 	ReasonLimitExceeded = "LimitExceeded"
 	// ReasonSuspended, of Held: all Placements that assign the object there are suspended.
@@ -94,7 +98,8 @@ const (
 	// ReasonNothingToKeep, of Held: the location should keep its present object, but has none.
 	ReasonNothingToKeep = "NothingToKeep"
 
-	// ReasonTerminating, of Waiting and Removing: the present object is being deleted.
+	// ReasonTerminating, of Waiting and Removing: the present object is being deleted. Of Ready of a Space: the space
+	// is being deleted.
 	ReasonTerminating = "Terminating"
 	// ReasonNamespaceTerminating, of Waiting: the namespace of the object is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
@@ -189,7 +194,7 @@ const (
 	// ReasonNotConnected: the location's agent has no session with this hub.
 	ReasonNotConnected = "NotConnected"
 	// ReasonAgentTooOld: the location's agent does not support the request. Of Upsynced: it does
-	// not report upsynced objects.
+	// not report upsynced objects. Of ClusterAvailable being Unknown: it does not report whether its cluster answers.
 	ReasonAgentTooOld = "AgentTooOld"
 	// ReasonNoAnswer: the location's agent has not responded in time.
 	ReasonNoAnswer = "NoAnswer"

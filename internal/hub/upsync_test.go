@@ -7,7 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -432,4 +434,51 @@ func TestOwnedReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventuallyReports()
+}
+
+// TestUpsyncAlone checks that a Placement with upsync alone is Synced and Ready once the agents of all its locations
+// have a session and report all requested objects, and no longer when one of them does not.
+func TestUpsyncAlone(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	r.addLocation("a", map[string]string{"where": "x"})
+	r.addLocation("b", map[string]string{"where": "x"})
+	r.upsyncs("s", widgets)
+	becomes := func(status metav1.ConditionStatus, reason string, ready metav1.ConditionStatus) {
+		t.Helper()
+		r.eventually(func() string {
+			u, err := r.space("s").Resource(placementsGVR).Get(t.Context(), "watch", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			var p v1alpha1.Placement
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
+				return err.Error()
+			}
+			synced, is := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSynced), meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+			if synced == nil || synced.Status != status || synced.Reason != reason || is == nil || is.Status != ready {
+				return fmt.Sprintf("want %s %s, ready %s: %s", status, reason, ready, text(p.Status))
+			}
+			return ""
+		})
+	}
+	becomes(metav1.ConditionFalse, "Progressing", metav1.ConditionFalse)
+	a, b := r.joinWithUpsync("a"), r.joinWithUpsync("b")
+	a.open(0, "").until(func(f wire.Frame) bool { return f.Hello != nil })
+	becomes(metav1.ConditionFalse, "Progressing", metav1.ConditionFalse)
+	b.open(0, "").until(func(f wire.Frame) bool { return f.Hello != nil })
+	becomes(metav1.ConditionTrue, v1alpha1.ReasonAsked, metav1.ConditionTrue)
+	b.tell(wire.AgentStatus{Upsync: &wire.UpsyncStatus{Omitted: 1}})
+	becomes(metav1.ConditionUnknown, v1alpha1.ReasonNotReported, metav1.ConditionUnknown)
+	b.tell(wire.AgentStatus{})
+	becomes(metav1.ConditionTrue, v1alpha1.ReasonAsked, metav1.ConditionTrue)
+	b.tell(wire.AgentStatus{Cluster: &wire.ClusterStatus{State: wire.ClusterUnavailable}})
+	becomes(metav1.ConditionUnknown, v1alpha1.ReasonStale, metav1.ConditionUnknown)
+	r.patchLocation("b", `{"metadata":{"labels":{"where":"y"}}}`)
+	becomes(metav1.ConditionTrue, v1alpha1.ReasonAsked, metav1.ConditionTrue)
+	r.patchLocation("a", `{"spec":{"admit":[{"kinds":[{"apiGroup":"example.org"}]}]}}`)
+	becomes(metav1.ConditionFalse, v1alpha1.ReasonNotAdmitted, metav1.ConditionFalse)
+	r.patchLocation("a", `{"metadata":{"labels":{"where":"y"}}}`)
+	becomes(metav1.ConditionFalse, v1alpha1.ReasonNoLocations, metav1.ConditionFalse)
 }

@@ -45,7 +45,7 @@ func (s sighting) disconnected() metav1.Condition {
 }
 
 // setClusterAvailable sets the condition ClusterAvailable of a Location from the reports of its
-// agents. It does not change while they have no session or do not know, and is removed if their
+// agents. It does not change while they have no session or do not know, and is Unknown if their
 // version does not report it.
 func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, generation int64) {
 	if s.session == nil || s.reported == nil || s.reported.Status == nil {
@@ -57,8 +57,8 @@ func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, ge
 	}
 	switch cluster := s.reported.Status.Cluster; {
 	case cluster == nil:
-		meta.RemoveStatusCondition(all, condition.Type)
-		return
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAgentTooOld
+		condition.Message = "the agent is of a version that does not report whether the cluster answers: upgrade it"
 	case cluster.State == wire.ClusterAvailable && cluster.Replaced != "":
 		condition.Message = clip("the API server of the cluster answers the agent. The cluster is another one than before " + cluster.Replaced +
 			": all was applied anew, and Jobs that had ended ran again. If it should be the former one, check the address in the agent's kubeconfig")

@@ -24,6 +24,7 @@ func TestClusterThatIsAnotherOne(t *testing.T) {
 	}{
 		{&wire.ClusterStatus{State: wire.ClusterAvailable}, metav1.ConditionTrue, false},
 		{&wire.ClusterStatus{State: wire.ClusterAvailable, Replaced: when}, metav1.ConditionTrue, true},
+		{nil, metav1.ConditionUnknown, false}, // an older agent
 		{&wire.ClusterStatus{State: wire.ClusterUnavailable, Replaced: when, Message: "refused"}, metav1.ConditionFalse, false},
 	} {
 		var all []metav1.Condition

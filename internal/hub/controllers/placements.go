@@ -45,6 +45,9 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 		return nil
 	}
 	synced := objectstate.SyncedPlacement(counts.Counts, objectstate.LeftObjects{LeftCounts: counts.Left, IsUnknown: counts.IsLeftUnknown}, counts.Objects, int64(resolved.locations))
+	if resolved.IsUpsyncOnly {
+		synced = objectstate.SyncedUpsync(progress.UpsyncCounts(c.Progress, resolved.Asked), resolved.Unaskeds)
+	}
 	return c.Status.update(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {

@@ -22,8 +22,10 @@ type Status struct {
 	// Unaskeds counts all.
 	Unasked  []Unasked
 	Unaskeds int
-	// HasUpsync reports whether it has upsync entries.
-	HasUpsync bool
+	// HasUpsync reports whether it has upsync entries. IsUpsyncOnly reports whether it has no other entries; then
+	// Asked are the locations that get them, in order.
+	HasUpsync, IsUpsyncOnly bool
+	Asked                   []key.Location
 	// Problems describes the entries of its spec that cannot be used; they select and match
 	// nothing.
 	Problems []string
@@ -50,6 +52,9 @@ func StatusOf(state table.Reader, placement key.Placement) (status Status, ok bo
 		}
 	}
 	status.HasUpsync = len(p.yields) > 0
+	if status.IsUpsyncOnly = len(p.upsync) > 0 && len(p.tests) == 0; status.IsUpsyncOnly {
+		status.Asked = p.upsyncLocations(sites, &locationSets{}).names
+	}
 	p.noteUnasked(state, sites, &status)
 	for _, name := range p.names {
 		if row := state.Get(key.Location(name).Key()); !new(site).outline(row) || !isVisible(row, p.tenant) && !p.isOfRoot {

@@ -19,6 +19,10 @@ type policyIndex struct {
 	reachable  map[key.Space]reachable
 	// known are the Placements that have a row, by space.
 	known map[key.Space]map[key.Placement]edit
+	// upsyncOnly are the known Placements that only have upsync, and upsyncs the states of the locations that are
+	// not objectstate.UpsyncPending.
+	upsyncOnly map[key.Placement]struct{}
+	upsyncs    map[key.Location]objectstate.UpsyncState
 	// moved are the locations that have changed, see Dirty.
 	moved []placement.Site
 }
@@ -37,6 +41,8 @@ func (x *policyIndex) clear(totals *totals) {
 	x.selectable = map[key.Location]selectable{}
 	x.reachable = map[key.Space]reachable{}
 	x.known = map[key.Space]map[key.Placement]edit{}
+	x.upsyncOnly = map[key.Placement]struct{}{}
+	x.upsyncs = map[key.Location]objectstate.UpsyncState{}
 }
 
 // updatePlacement makes a Placement dirty at every change of its row, so that a status that
@@ -44,6 +50,11 @@ func (x *policyIndex) clear(totals *totals) {
 func (x *policyIndex) updatePlacement(totals *totals, o key.Object, row *table.Row) {
 	p := key.Placement{Space: o.Space, Name: o.Name}
 	totals.dirtyPlacements[p] = struct{}{}
+	if isUpsyncOnly(row) {
+		x.upsyncOnly[p] = struct{}{}
+	} else {
+		delete(x.upsyncOnly, p)
+	}
 	all := x.known[p.Space]
 	switch {
 	case row == nil:
@@ -58,6 +69,15 @@ func (x *policyIndex) updatePlacement(totals *totals, o key.Object, row *table.R
 	}
 }
 
+// isUpsyncOnly reports whether a Placement has upsync and no downsync.
+func isUpsyncOnly(row *table.Row) bool {
+	if row == nil {
+		return false
+	}
+	fields := gjson.GetManyBytes(row.Value, "spec.upsync.#", "spec.downsync.#")
+	return fields[0].Int() > 0 && fields[1].Int() == 0
+}
+
 // edit identifies the last edit of a Placement that was applied, with the first known revision that has it.
 type edit struct {
 	uid             string
@@ -70,6 +90,7 @@ func (x *policyIndex) updateLocation(totals *totals, o key.Object, row *table.Ro
 	l := key.Location(o.Name)
 	totals.dirtyLocations[l] = struct{}{}
 	totals.setStale(l, objectstate.IsRowStale(row))
+	x.updateUpsyncState(totals, l, objectstate.UpsyncStateOf(row))
 	previous, existed := x.selectable[l]
 	current, exists := selectable{}, row != nil && !row.Meta.Deleting
 	if exists {
@@ -87,6 +108,30 @@ func (x *policyIndex) updateLocation(totals *totals, o key.Object, row *table.Ro
 	if exists {
 		x.moved = append(x.moved, placement.Site{Name: l, Labels: current.labels})
 	}
+}
+
+// updateUpsyncState updates the state of a location that may be asked for objects.
+func (x *policyIndex) updateUpsyncState(totals *totals, l key.Location, now objectstate.UpsyncState) {
+	if x.upsyncs[l] == now {
+		return
+	}
+	if x.upsyncs[l] = now; now == objectstate.UpsyncPending {
+		delete(x.upsyncs, l)
+	}
+	for p := range x.upsyncOnly {
+		totals.dirtyPlacements[p] = struct{}{}
+	}
+}
+
+// UpsyncCounts counts some locations by their state as of the last Work. Dirty returns the Placements that only have
+// upsync when it may have changed.
+func UpsyncCounts(t *Tracker, locations []key.Location) (c objectstate.UpsyncCounts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range locations {
+		c[t.policies.upsyncs[l]]++
+	}
+	return c
 }
 
 // selectable has the fields of a Location that decide which policies select it, and which objects it admits.

@@ -88,11 +88,28 @@ func evaluate(r key.Resource, name string, m table.Meta, value []byte) (c metav1
 		if s, ok := decode[struct{ Conditions []metav1.Condition }](status); ok {
 			c, conditions = Served(m.Generation, s.Conditions), s.Conditions
 		}
+		if r == key.Spaces && m.Deleting {
+			c = terminating(value)
+		}
 	}
 	if v1alpha1.IsForBelow(m.Labels) && c.Type != "" {
 		c = Below(conditions)
 	}
 	return c, conditions, c.Type != ""
+}
+
+// terminating returns the condition Ready of a Space that is being deleted since its deletion timestamp.
+func terminating(space []byte) metav1.Condition {
+	fields := gjson.GetManyBytes(space, "metadata.finalizers", "metadata.deletionTimestamp")
+	var finalizers []string
+	for _, f := range fields[0].Array() {
+		finalizers = append(finalizers, f.Str)
+	}
+	c := Terminating(finalizers)
+	if began, err := time.Parse(time.RFC3339, fields[1].Str); err == nil {
+		c.LastTransitionTime = metav1.NewTime(began)
+	}
+	return c
 }
 
 // decode decodes a status, which may be absent. ok is false if a client stored one that is not of the

@@ -8,6 +8,8 @@ package ready
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,12 +41,16 @@ func Placement(generation int64, s *v1alpha1.PlacementStatus) metav1.Condition {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonNotHealthy,
 			fmt.Sprintf("%d of %d assigned objects are healthy: see status.errors, and orrery status for the others", s.Healthy, s.Assigned))
 	}
+	if synced := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSynced); s.Assigned == 0 { // it only has upsync
+		return condition(metav1.ConditionTrue, v1alpha1.ReasonReady, synced.Message)
+	}
 	return condition(metav1.ConditionTrue, v1alpha1.ReasonReady, fmt.Sprintf("all %d assigned objects are applied and healthy", s.Assigned))
 }
 
 // Location returns the condition Ready of a Location of a generation. It is True if the location can
 // take objects: an agent has joined, the agents of all shards hold a session and can work with the
-// hub, the API server of the cluster answers, and nothing keeps the agents from changes and removals.
+// hub, the API server of the cluster answers, and nothing keeps the agents from changes and removals. If the version
+// of an agent does not report whether the cluster answers, the other requirements decide.
 func Location(name key.Location, generation int64, mapping v1alpha1.Mapping, s *v1alpha1.LocationStatus) metav1.Condition {
 	if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionEnrolled) == nil {
 		return condition(metav1.ConditionFalse, "NotEnrolled", "no agent has joined: run orrery location token "+string(name))
@@ -53,7 +59,12 @@ func Location(name key.Location, generation int64, mapping v1alpha1.Mapping, s *
 		return notObserved(generation)
 	}
 	// The hub evaluates Connected at each change of the Location. The others stay without a session.
-	required := []string{v1alpha1.ConditionEnrolled, v1alpha1.ConditionConnected, v1alpha1.ConditionCompatible, v1alpha1.ConditionClusterAvailable}
+	required := []string{v1alpha1.ConditionEnrolled, v1alpha1.ConditionConnected, v1alpha1.ConditionCompatible}
+	available := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClusterAvailable)
+	isReported := available == nil || available.Status != metav1.ConditionUnknown || available.Reason != v1alpha1.ReasonAgentTooOld
+	if isReported {
+		required = append(required, v1alpha1.ConditionClusterAvailable)
+	}
 	if c, isBlocked := blocker(anyGeneration, s.Conditions, required...); isBlocked {
 		return c
 	}
@@ -62,6 +73,9 @@ func Location(name key.Location, generation int64, mapping v1alpha1.Mapping, s *
 	}
 	if c := objectstate.SyncedLocation(name, s, v1alpha1.Counts{}); c.Status != metav1.ConditionTrue {
 		return condition(c.Status, c.Reason, c.Message)
+	}
+	if !isReported {
+		return condition(metav1.ConditionTrue, v1alpha1.ReasonReady, "the agent is connected; whether the cluster answers it is not known: "+available.Message)
 	}
 	return condition(metav1.ConditionTrue, v1alpha1.ReasonReady, "the agent is connected, and the cluster answers it")
 }
@@ -99,6 +113,23 @@ func Summary(generation int64, s *v1alpha1.SummaryStatus) metav1.Condition {
 		return condition(metav1.ConditionUnknown, v1alpha1.ReasonStale, "changes after status.asOf are not all counted yet")
 	}
 	return condition(metav1.ConditionTrue, v1alpha1.ReasonReady, "the rows are complete and up to date")
+}
+
+// Terminating returns the condition Ready of a Space that is being deleted and has the finalizers.
+func Terminating(finalizers []string) metav1.Condition {
+	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == v1alpha1.ContentFinalizer })
+	var blocking []string
+	if len(others) < len(finalizers) {
+		blocking = append(blocking, "the hub has yet to delete the rest of its objects")
+	}
+	if len(others) > 0 {
+		blocking = append(blocking, "other controllers have yet to remove their finalizers: "+strings.Join(others, ", "))
+	}
+	message := "the space is being deleted"
+	if len(blocking) > 0 {
+		message += ": " + strings.Join(blocking, ", and ")
+	}
+	return condition(metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 }
 
 // Served returns the condition Ready of a Space, APIExport, APIBinding or APIExportView of a

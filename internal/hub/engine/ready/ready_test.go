@@ -69,6 +69,8 @@ func TestReady(t *testing.T) {
 			"with part of a release": {statusWith(counts, accepted, synced, condition("WholeReleases", "False/PartOfHelmRelease")), "False/PartOfHelmRelease"},
 			"without a status":       {statusWith(counts, accepted, synced, condition("StatusReturned", "False/StatusLeftOut")), "False/StatusLeftOut"},
 			"upsynced":               {statusWith(counts, accepted, synced, condition("Upsynced", "True/Asked")), "True/Ready"},
+			"with upsync only":       {statusWith(observed, accepted, condition("Synced", "True/Asked"), condition("Upsynced", "True/Asked")), "True/Ready"},
+			"upsync only, stale":     {statusWith(observed, accepted, condition("Synced", "Unknown/Stale"), condition("Upsynced", "True/Asked")), "Unknown/Stale"},
 			"upsynced by some":       {statusWith(counts, accepted, synced, condition("Upsynced", "False/NotAdmitted")), "False/NotAdmitted"},
 			"False counts more":      {statusWith(counts, accepted, condition("Synced", "Unknown/Stale"), condition("LocationsKnown", "False/NoSuchLocation")), "False/NoSuchLocation"},
 			"with a stored Ready":    {statusWith(observed, accepted, condition("Synced", "False/NoObjects"), condition("Ready", "True/Ready")), "False/NoObjects"},
@@ -83,6 +85,9 @@ func TestReady(t *testing.T) {
 			"incompatible":             {statusWith("", enrolled, connected, condition("Compatible", "False/Protocol"), available), "False/Protocol"},
 			"with a cluster away":      {statusWith("", enrolled, connected, compatible, condition("ClusterAvailable", "False/ClusterUnavailable")), "False/ClusterUnavailable"},
 			"with a cluster unknown":   {statusWith("", enrolled, connected, compatible), "Unknown/NotObserved"},
+			"with an older agent":      {statusWith("", enrolled, connected, compatible, condition("ClusterAvailable", "Unknown/AgentTooOld")), "True/Ready"},
+			"older agent, gone":        {statusWith("", enrolled, condition("Connected", "False/Disconnected"), compatible, condition("ClusterAvailable", "Unknown/AgentTooOld")), "False/Disconnected"},
+			"older agent, halted":      {statusWith(`"agent":{"halted":"h"}`, enrolled, connected, compatible, condition("ClusterAvailable", "Unknown/AgentTooOld")), "False/Halted"},
 			"revoked":                  {statusWith("", condition("Enrolled", "False/Revoked"), connected, compatible, available), "False/Revoked"},
 			"halted":                   {statusWith(`"agent":{"halted":"h"}`, joined...), "False/Halted"},
 			"on another log":           {statusWith(`"agent":{"lineage":"Unproven"}`, joined...), "False/LineageUnproven"},
@@ -171,6 +176,30 @@ func completed(t *testing.T, r key.Resource, labels, status string) (*unstructur
 		t.Fatalf("the condition is not whole: %+v", c)
 	}
 	return &object, string(c.Status) + "/" + c.Reason
+}
+
+// TestTerminatingSpace: Ready of a Space that is being deleted names the finalizers that keep it.
+func TestTerminatingSpace(t *testing.T) {
+	const content, rest = `"orrery.dev/content"`, "the hub has yet to delete the rest of its objects"
+	for finalizers, want := range map[string]string{
+		content:                                  rest,
+		content + `,"example.com/a","kube.io/b"`: rest + ", and other controllers have yet to remove their finalizers: example.com/a, kube.io/b",
+		`"example.com/a"`:                        "other controllers have yet to remove their finalizers: example.com/a",
+	} {
+		value := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Space","metadata":{"name":"x","generation":3,"creationTimestamp":"2026-01-01T00:00:00Z",` +
+			`"deletionTimestamp":"2026-02-01T00:00:00Z","finalizers":[` + finalizers + `]},"status":` + statusWith("", condition("Ready", "True/Served")) + `}`
+		row := table.NewEntry(key.Space("x").Key(), []byte(value), 1, 1)
+		out, ok := ready.Complete(key.Spaces, "x", row.Meta, row.Value)
+		var space v1alpha1.Space
+		if err := json.Unmarshal(out, &space); err != nil || !ok {
+			t.Fatalf("%s: %v", out, err)
+		}
+		c := meta.FindStatusCondition(space.Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonTerminating || c.Message != "the space is being deleted: "+want ||
+			c.ObservedGeneration != 3 || c.LastTransitionTime.Month() != 2 {
+			t.Errorf("%s: %+v, want %q", finalizers, c, want)
+		}
+	}
 }
 
 // TestObservedGeneration: each kind has the generation that its status describes.

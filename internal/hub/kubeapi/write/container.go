@@ -25,19 +25,15 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-const (
-	// ContentFinalizer keeps a Space, Namespace or APIBinding that is being deleted until its content is gone.
-	ContentFinalizer = "orrery.dev/content"
-	// DefaultNamespace is the namespace that every space starts with; it can't be deleted.
-	DefaultNamespace = "default"
-)
+// DefaultNamespace is the namespace that every space starts with; it can't be deleted.
+const DefaultNamespace = "default"
 
 // finalizerOf returns the finalizer of an object that owns others.
 func finalizerOf(r key.Resource) string {
 	if r == key.CRDs {
 		return apiextensionsv1.CustomResourceCleanupFinalizer
 	}
-	return ContentFinalizer
+	return v1alpha1.ContentFinalizer
 }
 
 // containers writes the objects that own other objects: Spaces, Namespaces, CRDs and APIBindings. A
