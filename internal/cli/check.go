@@ -258,6 +258,10 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 		wrong++
 		c.problem("removals of "+cmp.Or(string(status.Waiting[i].Placement), "no Placement"), fmt.Sprintf("orrery status --space %s", h.space), "wait for a confirmation")
 	}
+	if n := status.OmittedPlacements; n > 0 {
+		wrong++
+		c.problem("placements", fmt.Sprintf("kubectl get placements; one by one: orrery status --space %s --placement NAME", h.space), "%d more Placements are not checked, since that would take too long", n)
+	}
 	if wrong == 0 && len(status.Placements) == 0 {
 		c.ok("placements", "none in space %s, so none of its objects goes to a location", h.space)
 	} else if wrong == 0 {

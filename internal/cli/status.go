@@ -198,6 +198,11 @@ func (s *statusCommand) printHead(status queries.SpaceStatus) error {
 // printRemarks prints the problems of Placements, pending removals, and the number of objects that are
 // no longer assigned.
 func (s *statusCommand) printRemarks(status queries.SpaceStatus) error {
+	if n := status.OmittedPlacements; n > 0 {
+		if _, err := fmt.Fprintf(s.streams.Out, "and %d more Placements in space %s, which would take too long: name one with --placement\n", n, status.Space); err != nil {
+			return err
+		}
+	}
 	if err := printProblems(s.streams.Out, status.Placements); err != nil {
 		return err
 	}

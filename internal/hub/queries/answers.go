@@ -15,6 +15,8 @@ import (
 type SpaceStatus struct {
 	Space      key.Space        `json:"space"`
 	Placements []PlacementTotal `json:"placements"`
+	// OmittedPlacements counts the Placements of the space that are not summarized, since that would take too long.
+	OmittedPlacements int `json:"omittedPlacements,omitempty"`
 	// Waiting are the removals that wait for a confirmation, by Placement.
 	Waiting []prune.Waiting `json:"waiting,omitempty"`
 	// LeftCounts count objects of the space at locations that they are not assigned to.

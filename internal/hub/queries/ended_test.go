@@ -131,3 +131,25 @@ func TestRenderIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTotalsAreBounded: the totals of Placements cost no more than a budget, and name how many Placements they omit. A
+// Placement that a request names is summarized alone.
+func TestTotalsAreBounded(t *testing.T) {
+	const locations, budget = 20, 100
+	h := newHostile(t, 1, locations, 1)
+	rights := h.rightsOf(t.Context(), "s")
+	all := func(key.PlacementRef) bool { return true }
+	read := func(ctx context.Context, most int, wants func(key.PlacementRef) bool) (int, int) {
+		totals, omitted := h.status.totals.ofSpace(ctx, placement.NewBudget(ctx, most), h.config.Table.Snapshot(), rights, wants)
+		return len(totals), omitted
+	}
+	if n, omitted := read(t.Context(), locations/2, all); n != 0 || omitted != 1 {
+		t.Errorf("with half of the budget of a Placement there are %d totals, and %d are omitted", n, omitted)
+	}
+	if n, omitted := read(t.Context(), budget, all); n != 1 || omitted != 0 {
+		t.Errorf("with a budget there are %d totals, and %d are omitted", n, omitted)
+	}
+	if n, omitted := read(t.Context(), 0, func(name key.PlacementRef) bool { return name == "q" }); n != 0 || omitted != 0 {
+		t.Errorf("of another Placement there are %d totals, and %d are omitted", n, omitted)
+	}
+}

@@ -71,7 +71,7 @@ func (r *rights) writes(o key.Object) error {
 // policies, and objects of other spaces.
 func (r *rights) narrow(e *placement.Explanation) {
 	if !r.lists(key.Identity{Resource: key.Placements}) {
-		e.Placements = nil
+		e.Placements, e.OmittedPlacements, e.OmittedOfRoot = nil, 0, false
 	}
 	var visible []placement.PlacementExplanation
 	for _, p := range e.Placements {
@@ -85,7 +85,7 @@ func (r *rights) narrow(e *placement.Explanation) {
 	}
 	e.Placements = visible
 	if !r.lists(key.Identity{Resource: key.Customizers}) {
-		e.Customizers = nil
+		e.Customizers, e.OmittedCustomizers = nil, 0
 	}
 	for i := range e.Placements {
 		r.narrowFollowing(e.Placements[i].Following)

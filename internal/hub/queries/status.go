@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/engine/prune"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -77,9 +78,12 @@ func (s *statusServer) write(w http.ResponseWriter, r *http.Request, rights *rig
 // head returns the SpaceStatus of a space without its objects. It is incomplete if the context ends.
 func (s *statusServer) head(ctx context.Context, state table.Reader, rights *rights, f statusFilter) SpaceStatus {
 	space := rights.space
-	totals := slices.DeleteFunc(slices.Concat(s.totals.ofSpace(ctx, state, rights, space), s.totals.ofRoot(ctx, state, rights)), func(p PlacementTotal) bool {
-		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(key.Identity{Resource: key.Placements, Name: string(p.Name)})
-	})
+	wants := func(name key.PlacementRef) bool {
+		return name == f.placement || f.placement == "" && f.lists(key.Identity{Resource: key.Placements, Name: string(name)})
+	}
+	totals, omitted := s.totals.ofSpace(ctx, placement.NewBudget(ctx, maxTotals), state, rights, wants)
+	ofRoot := slices.DeleteFunc(s.totals.ofRoot(ctx, state, rights), func(p PlacementTotal) bool { return !wants(p.Name) })
+	totals = slices.Concat([]PlacementTotal{}, totals, ofRoot) // never null
 	for i := range totals {
 		totals[i].Errors = slices.DeleteFunc(totals[i].Errors, func(e v1alpha1.PlacementError) bool {
 			o, err := key.ParseIn(space, e.Object)
@@ -87,6 +91,6 @@ func (s *statusServer) head(ctx context.Context, state table.Reader, rights *rig
 		})
 	}
 	return SpaceStatus{
-		Space: space, Placements: totals, Waiting: waiting(s.pruned, rights), LeftCounts: s.objects.leftCounts(ctx, state, space, f), Objects: []ObjectStatus{},
+		Space: space, Placements: totals, OmittedPlacements: omitted, Waiting: waiting(s.pruned, rights), LeftCounts: s.objects.leftCounts(ctx, state, space, f), Objects: []ObjectStatus{},
 	}
 }

@@ -25,10 +25,14 @@ type placementTotals struct {
 	leftOut  *unreturned.Index
 }
 
-// ofSpace summarizes the Placements of a space, until the context ends. Counts may be outdated by at most
-// the delay of the progress tracker.
-func (t *placementTotals) ofSpace(ctx context.Context, state table.Reader, rights *rights, s key.Space) []PlacementTotal {
-	all := []PlacementTotal{}
+// maxTotals is the budget of the totals of Placements, in rows: it pays for 500 Placements that select among 10,000
+// locations by labels.
+const maxTotals = 5_000_000
+
+// ofSpace summarizes the Placements of a space whose names wants accepts, until the context ends or the budget is
+// spent. It counts the others. Counts may be outdated by at most the delay of the progress tracker.
+func (t *placementTotals) ofSpace(ctx context.Context, budget *placement.Budget, state table.Reader, rights *rights, wants func(key.PlacementRef) bool) (all []PlacementTotal, omitted int) {
+	s, bounded := rights.space, budget.Reader(state)
 	unknown := func(object string) bool { // the name may stand for a whole kind
 		id, err := key.ParseIdentity(object)
 		return err == nil && !rights.lists(id)
@@ -42,7 +46,18 @@ func (t *placementTotals) ofSpace(ctx context.Context, state table.Reader, right
 			return true
 		}
 		p := key.Placement{Space: s, Name: o.Name}
-		resolved, ok := placement.StatusOf(state, p)
+		if !wants(p.In(s)) {
+			return true
+		}
+		if budget.IsSpent() {
+			omitted++
+			return true
+		}
+		resolved, ok := placement.StatusOf(bounded, p)
+		if budget.IsSpent() {
+			omitted++
+			return true
+		}
 		if !ok {
 			return true
 		}
@@ -60,5 +75,5 @@ func (t *placementTotals) ofSpace(ctx context.Context, state table.Reader, right
 		})
 		return true
 	})
-	return all
+	return all, omitted
 }

@@ -37,7 +37,7 @@ func (e *explainer) effects(ctx context.Context, row *table.Row, class *placemen
 // why explains why an object is or is not assigned to a location, and returns its state there.
 func (e *explainer) why(ctx context.Context, rights *rights, o key.Object, l key.Location) Why {
 	snapshot := e.table.Snapshot()
-	answer := Why{Decision: placement.Explain(snapshot, o, l)}
+	answer := Why{Decision: placement.Explain(ctx, snapshot, o, l)}
 	rights.narrow(&answer.Decision)
 	row := snapshot.Get(o.Key())
 	m, p, ok := placeOf(row, l)

@@ -281,7 +281,7 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 	checkAsked(t, state, w)
 	for _, o := range worldObjects() {
 		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")
-		e := Explain(state, o, l)
+		e := Explain(t.Context(), state, o, l)
 		if row := state.Get(o.Key()); row != nil {
 			m, _ := row.In.(*Membership)
 			if got, want := e.Definition != "", m != nil && m.Contains(l) && m.definedAt(l) != nil; got != want {

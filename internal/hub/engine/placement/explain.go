@@ -1,10 +1,13 @@
 package placement
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -56,6 +59,17 @@ type Explanation struct {
 	Placements []PlacementExplanation `json:"placements,omitempty"`
 	// Customizers are all Customizers of the object's space, by name.
 	Customizers []CustomizerExplanation `json:"customizers,omitempty"`
+	Omissions
+}
+
+// Omissions are the policies that were not evaluated for an Explanation, since that would take too long. Whether the
+// object is placed does not depend on them, apart from an object of a provider that a Placement of root brings.
+type Omissions struct {
+	// OmittedPlacements and OmittedCustomizers count those of the object's space. OmittedOfRoot reports whether
+	// there are Placements of root among them.
+	OmittedPlacements  int  `json:"omittedPlacements,omitempty"`
+	OmittedOfRoot      bool `json:"omittedOfRoot,omitempty"`
+	OmittedCustomizers int  `json:"omittedCustomizers,omitempty"`
 }
 
 // AdmissionExplanation describes whether a location admits an object.
@@ -151,10 +165,14 @@ type Finding struct {
 	Reason string `json:"reason"`
 }
 
+// maxExplained is the budget of an explanation, in rows.
+const maxExplained = 2 * maxTrail
+
 // Explain describes why an object is, or is not, assigned to a location. It agrees with the
 // memberships that an Engine derived for the state. It only reads the state, so any goroutine may
-// call it.
-func Explain(state table.Reader, object key.Object, location key.Location) Explanation {
+// call it. Its work is bounded, and ends with the context.
+func Explain(ctx context.Context, state table.Reader, object key.Object, location key.Location) Explanation {
+	budget := NewBudget(ctx, maxExplained)
 	e := Explanation{Object: object.Path(), Location: location}
 	row := state.Get(object.Key())
 	locationRow := state.Get(location.Key())
@@ -163,7 +181,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	}
 	if row == nil {
 		if _, apiBinding, _ := referredTo(state, object.Space, object.Identity); apiBinding != nil {
-			return explainProvided(state, object, apiBinding, location, locationRow)
+			return explainProvided(state, budget, object, apiBinding, location, locationRow)
 		}
 	}
 	e.Obstacles = append(obstacles(state, object, row), locationObstacles(object.Space, location, locationRow)...)
@@ -186,19 +204,23 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		e.Annotation.Taint = loc.evicting().String()
 	}
 	e.Admission = explainAdmission(state, object, locationRow)
-	s := subject{Object: object, row: row, state: state}
-	for p := range placementsFor(state, object.Space) {
-		e.Placements = append(e.Placements, p.explain(s, loc))
-		if m, ok := row.In.(*Membership); ok && m != nil && m.Yields(location) && e.Upsynced == nil {
+	s := subject{Object: object, row: row, state: budget.Reader(state)}
+	m, _ := row.In.(*Membership)
+	isYielded := m != nil && m.Yields(location)
+	e.explainPlacements(state, budget, object.Space, func(p *placement) PlacementExplanation {
+		if isYielded && e.Upsynced == nil {
 			e.Upsynced = p.explainUpsync(s, location)
 		}
-	}
+		return p.explain(s, loc)
+	})
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
-		if c := compileCustomizer(state, object.Space, name, row, nil); c != nil {
+		if !budget.Spend(costOfPolicy(row)) {
+			e.OmittedCustomizers++
+		} else if c := compileCustomizer(state, object.Space, name, row, nil); c != nil {
 			e.Customizers = append(e.Customizers, c.explain(s, loc))
 		}
 	}
-	if len(e.Obstacles) > 0 || e.Admission != nil && !e.Admission.Admits || e.Upsynced != nil {
+	if len(e.Obstacles) > 0 || e.Admission != nil && !e.Admission.Admits || isYielded {
 		for i := range e.Placements {
 			e.Placements[i].Places = false
 		}
@@ -206,10 +228,35 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 			e.Customizers[i].Applies = e.Customizers[i].Applies && e.Placed
 		}
 	}
-	if m, ok := row.In.(*Membership); ok && m != nil && e.Placed && object.Resource == key.CRDs {
+	if m != nil && e.Placed && object.Resource == key.CRDs {
 		e.explainConsumers(m)
 	}
 	return e
+}
+
+// explainPlacements adds the explanations of the Placements that may place objects of a space, until the budget is
+// spent. It counts the others.
+func (e *Explanation) explainPlacements(state table.Reader, budget *Budget, space key.Space, explain func(*placement) PlacementExplanation) {
+	for name, row := range placementRowsFor(state, space) {
+		if budget.Spend(costOfPolicy(row)) {
+			p := compileFor(name, row, space)
+			if p == nil {
+				continue
+			}
+			if one := explain(p); !budget.IsSpent() {
+				e.Placements = append(e.Placements, one)
+				continue
+			}
+		}
+		switch {
+		case budget.isEnded():
+			return
+		case name.Space == space:
+			e.OmittedPlacements++
+		default:
+			e.OmittedOfRoot = true
+		}
+	}
 }
 
 // explainAdmission describes whether a Location admits an object; nil if its spec does not restrict
@@ -263,8 +310,20 @@ func (e *AdmissionExplanation) describe(explanation Explanation, line func(strin
 // root that select spaces.
 func placementsFor(state table.Reader, space key.Space) iter.Seq[*placement] {
 	return func(yield func(*placement) bool) {
+		for name, row := range placementRowsFor(state, space) {
+			if p := compileFor(name, row, space); p != nil && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// placementRowsFor yields the rows of the Placements that may place objects of a space: its own, then those of root
+// that have spec.spaces.
+func placementRowsFor(state table.Reader, space key.Space) iter.Seq2[key.Placement, *table.Row] {
+	return func(yield func(key.Placement, *table.Row) bool) {
 		for name, row := range policyRows(state, space, key.Placements) {
-			if p := compile(key.Placement{Space: space, Name: name}, row); p != nil && !yield(p) {
+			if acts(row) && !yield(key.Placement{Space: space, Name: name}, row) {
 				return
 			}
 		}
@@ -272,14 +331,21 @@ func placementsFor(state table.Reader, space key.Space) iter.Seq[*placement] {
 			return
 		}
 		for name, row := range policyRows(state, key.Root, key.Placements) {
-			placement := key.Placement{Space: key.Root, Name: name}
-			if p := compile(placement, row); p != nil && p.reaches != nil {
-				if p.ref = placement.In(space); !yield(p) {
-					return
-				}
+			if acts(row) && gjson.GetBytes(row.Value, "spec.spaces").Exists() && !yield(key.Placement{Space: key.Root, Name: name}, row) {
+				return
 			}
 		}
 	}
+}
+
+// compileFor compiles a Placement for the objects of a space; nil if it can't place them.
+func compileFor(name key.Placement, row *table.Row, space key.Space) *placement {
+	p := compile(name, row)
+	if p == nil || name.Space != space && p.reaches == nil {
+		return nil
+	}
+	p.ref = name.In(space)
+	return p
 }
 
 // unreached returns the reason why a Placement does not apply to a space; nil if it does.

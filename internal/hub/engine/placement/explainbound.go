@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -56,7 +57,7 @@ func referredTo(state table.Reader, s key.Space, id key.Identity) (o key.Object,
 // explainProvided describes why the CRD of a bound resource is, or is not, at a location for the
 // space that has bound it. object names the CRD as if it were in that space, which has no CRD of
 // this name.
-func explainProvided(state table.Reader, object key.Object, apiBinding *binding.Binding, location key.Location, locationRow *table.Row) Explanation {
+func explainProvided(state table.Reader, budget *Budget, object key.Object, apiBinding *binding.Binding, location key.Location, locationRow *table.Row) Explanation {
 	from := key.Object{Space: apiBinding.Provider(), Identity: object.Identity}
 	e := Explanation{Object: object.Path(), Location: location, Provided: &ProvidedExplanation{
 		Binding: apiBinding.Name, Space: from.Space, Reason: apiBinding.Provided(state),
@@ -73,18 +74,25 @@ func explainProvided(state table.Reader, object key.Object, apiBinding *binding.
 	loc := siteOf(locationRow)
 	admits := e.Admission == nil || e.Admission.Admits
 	brought, held := false, ""
-	for p := range placementsFor(state, object.Space) {
+	s := subject{Object: object, row: row, state: budget.Reader(state)}
+	e.explainPlacements(state, budget, object.Space, func(p *placement) PlacementExplanation {
 		one := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(state, object.Space), Fit: Fit{Matched: -1}, Follower: true}
 		if loc != nil && one.Unreached == nil {
-			one.Following = p.explainProvided(subject{Object: object, row: row, state: state}, loc)
+			one.Following = p.explainProvided(s, loc)
 		}
 		one.Places = one.Following != nil && one.Following.Follows && admits && len(e.Obstacles) == 0 && e.Provided.Reason == ""
 		if brought = brought || one.Places; one.Places && one.Suspended && held == "" {
 			held = suspendedBy(one.Name)
 		}
-		e.Placements = append(e.Placements, one)
+		return one
+	})
+	m, ok := row.In.(*Membership)
+	if ok && m != nil && !brought && e.OmittedPlacements > 0 {
+		brought = admits && len(e.Obstacles) == 0 && e.Provided.Reason == "" && slices.ContainsFunc(m.sources, func(s Source) bool {
+			return s.Selects(location) && s.Placement.Resolve(from.Space).Space == object.Space
+		})
 	}
-	if m, ok := row.In.(*Membership); ok && m != nil && brought {
+	if ok && m != nil && brought {
 		if place, ok := m.Place(location); ok && !place.Leaves {
 			e.Placed, e.Held, e.Owner, e.Policy = true, place.Held, place.Owner, place.Policy
 			e.Unhooked = Hooked(row.Value)
@@ -120,10 +128,17 @@ func (e *Explanation) explainConsumers(m *Membership) {
 		for _, p := range e.Placements {
 			own = own || p.Name == s.Placement && p.Places
 		}
-		if !own {
+		if !own && !e.mayOmit(s.Placement) {
 			e.Consumers = append(e.Consumers, s.Placement)
 		}
 	}
+}
+
+// mayOmit reports whether a Placement may be one of those that were not evaluated.
+func (e *Explanation) mayOmit(ref key.PlacementRef) bool {
+	space, _, _ := strings.Cut(e.Object, "/")
+	owner := ref.Resolve(key.Space(space)).Space
+	return owner == key.Space(space) && e.OmittedPlacements > 0 || owner == key.Root && e.OmittedOfRoot
 }
 
 func (p *ProvidedExplanation) describe(line func(string, ...any)) {

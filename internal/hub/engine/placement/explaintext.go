@@ -61,13 +61,22 @@ func (e Explanation) String() string {
 	for _, p := range e.Placements {
 		p.describe(line)
 	}
-	if len(e.Placements) == 0 && e.Annotation == nil {
+	if e.OmittedPlacements > 0 {
+		line("  and %d more Placements, which were not evaluated: that would take too long", e.OmittedPlacements)
+	}
+	if e.OmittedOfRoot {
+		line("  and Placements of root, which were not evaluated: that would take too long")
+	}
+	if len(e.Placements) == 0 && e.Annotation == nil && e.OmittedPlacements == 0 && !e.OmittedOfRoot {
 		line("  the space has no Placement")
 	}
 	e.describeConsumers(line)
 	if e.Placed { // otherwise Customizers do not matter
 		for _, c := range e.Customizers {
 			c.describe(line)
+		}
+		if e.OmittedCustomizers > 0 {
+			line("  and %d more Customizers, which were not evaluated: that would take too long", e.OmittedCustomizers)
 		}
 	}
 	return b.String()

@@ -258,7 +258,7 @@ func (s *scenarioState) why(path string, l key.Location) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return Explain(s.table.Snapshot(), o, l).String()
+	return Explain(s.Context(), s.table.Snapshot(), o, l).String()
 }
 
 func (s *scenarioState) status(space key.Space, name string) string {
