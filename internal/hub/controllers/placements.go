@@ -46,7 +46,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 	}
 	synced := objectstate.SyncedPlacement(counts.Counts, objectstate.LeftObjects{LeftCounts: counts.Left, IsUnknown: counts.IsLeftUnknown}, counts.Objects, int64(resolved.locations))
 	if resolved.IsUpsyncOnly {
-		synced = objectstate.SyncedUpsync(progress.UpsyncCounts(c.Progress, resolved.Asked), resolved.Unaskeds)
+		synced = objectstate.SyncedUpsync(progress.UpsyncCounts(c.Progress, resolved.Requested), resolved.Unaskeds)
 	}
 	return c.Status.update(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement

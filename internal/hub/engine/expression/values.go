@@ -96,15 +96,6 @@ var ErrTooMuch = errors.New("the value is too large")
 // bytesOfValue is what JSON takes from room for each value, besides its texts.
 const bytesOfValue = 8
 
-// ConversionCost returns what JSON costs for a value and some room, in CEL's units. It depends on the value alone, and
-// takes less time than JSON. Single values and short texts cost nothing.
-func ConversionCost(v ref.Val, room int) uint64 {
-	const stepsPerPart = 2 // a part is converted and encoded
-	most := room/bytesOfValue + room/bytesPerStep
-	parts := min(unfolded(v, most), most)                        // JSON gives up a larger value
-	return uint64(max(0, parts-1) * stepsPerPart / stepsPerCost) // #nosec G115 -- it is not negative
-}
-
 // JSON is a CEL value as Decode gives JSON. It takes what that takes as JSON from room.
 func JSON(v ref.Val, room *int) (any, error) {
 	if *room -= bytesOfValue; *room < 0 {

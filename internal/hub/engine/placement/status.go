@@ -23,9 +23,9 @@ type Status struct {
 	Unasked  []Unasked
 	Unaskeds int
 	// HasUpsync reports whether it has upsync entries. IsUpsyncOnly reports whether it has no other entries; then
-	// Asked are the locations that get them, in order.
+	// Requested are the locations that get them, in order.
 	HasUpsync, IsUpsyncOnly bool
-	Asked                   []key.Location
+	Requested               []key.Location
 	// Problems describes the entries of its spec that cannot be used; they select and match
 	// nothing.
 	Problems []string
@@ -53,7 +53,7 @@ func StatusOf(state table.Reader, placement key.Placement) (status Status, ok bo
 	}
 	status.HasUpsync = len(p.yields) > 0
 	if status.IsUpsyncOnly = len(p.upsync) > 0 && len(p.tests) == 0; status.IsUpsyncOnly {
-		status.Asked = p.upsyncLocations(sites, &locationSets{}).names
+		status.Requested = p.upsyncLocations(sites, &locationSets{}).names
 	}
 	p.noteUnasked(state, sites, &status)
 	for _, name := range p.names {

@@ -77,6 +77,17 @@ func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
 	return counts
 }
 
+// UpsyncCounts counts some locations by their state as of the last Work. Dirty returns the Placements that only have
+// upsync when it may have changed.
+func UpsyncCounts(t *Tracker, locations []key.Location) (c objectstate.UpsyncCounts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range locations {
+		c[t.policies.upsyncs[l]]++
+	}
+	return c
+}
+
 // IsCustomizerCounted reports whether a Tracker has evaluated all changes up to a revision, such as that of the
 // row of a Customizer. Pairs that have become due by later changes do not matter in a space that always has due pairs.
 // If not, its errors may be those of former rules, and Dirty returns it again.

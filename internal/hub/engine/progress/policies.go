@@ -123,17 +123,6 @@ func (x *policyIndex) updateUpsyncState(totals *totals, l key.Location, now obje
 	}
 }
 
-// UpsyncCounts counts some locations by their state as of the last Work. Dirty returns the Placements that only have
-// upsync when it may have changed.
-func UpsyncCounts(t *Tracker, locations []key.Location) (c objectstate.UpsyncCounts) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range locations {
-		c[t.policies.upsyncs[l]]++
-	}
-	return c
-}
-
 // selectable has the fields of a Location that decide which policies select it, and which objects it admits.
 type selectable struct {
 	labels             table.Labels

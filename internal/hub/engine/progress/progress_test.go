@@ -258,7 +258,7 @@ func (m *machine) check(t *rapid.T) {
 			counts.Left, counts.IsLeftUnknown = m.left(p)
 			if row := state.Get(key.Object{Space: s, Identity: key.Identity{Resource: key.Placements, Name: name}}.Key()); row != nil {
 				counts.UID = row.Meta.UID
-			} else { // nobody reads its status
+			} else { // no client reads its status
 				counts.Left, counts.IsLeftUnknown = m.shownPlacements[p].Left, m.shownPlacements[p].IsLeftUnknown
 			}
 			if got, want := m.shownPlacements[p], (shown{counts, status}); !reflect.DeepEqual(got, want) {
