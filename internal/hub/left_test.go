@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/placement"
@@ -140,6 +143,64 @@ func TestLeftovers(t *testing.T) {
 	counts(v1alpha1.LeftCounts{Leftovers: 1})
 	a.reports(wire.ReportLine{Key: kept.Path(), Removed: true})
 	counts(v1alpha1.LeftCounts{})
+}
+
+// TestFormerObjectsAreNotSynced checks that a Placement is not Synced while a location has an object that the Placement
+// had assigned there: one that it no longer matches, also after a restart, or one that waits for its removal.
+func TestFormerObjectsAreNotSynced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := start(t, dir)
+	r.addSpace("s")
+	r.addLocation("a", map[string]string{"where": "x"})
+	r.addPlacement("s", "p", "x", "app", nil)
+	a := r.join("a")
+	a.Capabilities = wire.Confirms
+	uids := map[string]string{}
+	report := func(name string, report wire.Report) {
+		t.Helper()
+		report.UID = uids[name]
+		a.reports(wire.ReportLine{Key: pathIn("default", name), Report: &report})
+	}
+	for _, name := range []string{"left", "waits", "stays"} {
+		r.addConfigMap(name, map[string]string{"what": "app"}, "1")
+		put := a.fetch(wire.Fetch{Key: pathIn("default", name)})[0].Put
+		uids[name] = put.UID
+		report(name, wire.Report{Digest: put.Digest, State: wire.Applied, Health: wire.Healthy})
+	}
+	becomes := func(status metav1.ConditionStatus, reason string) {
+		t.Helper()
+		r.eventually(func() string {
+			p := r.placement()
+			if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSynced); c == nil || c.Status != status || c.Reason != reason {
+				return "want " + string(status) + " " + reason + ": " + text(p.Status)
+			}
+			return ""
+		})
+	}
+	objects := func() dynamic.ResourceInterface { return r.space("s").Resource(configMapsGVR).Namespace("default") }
+	becomes(metav1.ConditionTrue, "Applied")
+	if _, err := objects().Patch(t.Context(), "left", types.MergePatchType, []byte(`{"metadata":{"labels":{"what":"else"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	becomes(metav1.ConditionFalse, v1alpha1.ReasonRemoving)
+	r.stop()
+	r = start(t, dir)
+	a.r = r
+	becomes(metav1.ConditionUnknown, v1alpha1.ReasonRemoving) // no report names the Placement yet
+	report("left", wire.Report{State: wire.Removing, Cause: wire.Unassigned, LetGoBy: "p"})
+	becomes(metav1.ConditionFalse, v1alpha1.ReasonRemoving)
+	a.reports(wire.ReportLine{Key: pathIn("default", "left"), Removed: true})
+	becomes(metav1.ConditionTrue, "Applied")
+	if _, err := r.space("s").Resource(placementsGVR).Patch(t.Context(), "p", types.MergePatchType, []byte(`{"spec":{"waitForRemoval":true}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := objects().Delete(t.Context(), "waits", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	becomes(metav1.ConditionFalse, v1alpha1.ReasonRemoving)
+	report("waits", wire.Report{State: wire.Removed})
+	becomes(metav1.ConditionTrue, "Applied")
 }
 
 // TestRemovalOfTheUnreported checks that an agent may report the removal of an object that it had applied and

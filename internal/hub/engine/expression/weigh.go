@@ -155,6 +155,6 @@ func isScalarValue(v ref.Val) bool {
 func ConversionCost(v ref.Val, room int) uint64 {
 	const stepsPerValue = 2 // each is converted and encoded
 	most := room/bytesOfValue + room/bytesPerStep
-	size := min(unfolded(v, most), most)                        // JSON gives up a larger value
+	size := min(unfolded(v, most), most)                         // JSON gives up a larger value
 	return uint64(max(0, size-1) * stepsPerValue / stepsPerCost) // #nosec G115 -- it is not negative
 }
