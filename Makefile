@@ -63,7 +63,7 @@ test: unit system ## all tests; the first run builds Kubernetes
 # other. VOLUME tests of the hub mostly copy large values, or send thousands of requests one after the
 # other: only make soak runs them with it.
 PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/diagnosis agent/fields agent/health agent/immutable agent/manifest \
-  hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm hub/engine/mentions \
+  hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm hub/engine/kindrules hub/engine/mentions \
   hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/progress hub/engine/prune hub/engine/quota hub/engine/ready \
   hub/engine/refs hub/engine/rollup hub/engine/rules hub/engine/selectors hub/engine/unreturned hub/engine/upsync \
   hub/kinds/binding hub/kinds/columns hub/kinds/downsync hub/kinds/openapi hub/kinds/protobuf hub/kinds/registry hub/kinds/schemacompat \

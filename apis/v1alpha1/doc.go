@@ -1,5 +1,5 @@
 // Package v1alpha1 defines the API kinds of Orrery, condition types and reasons: spaces, locations,
-// placements, customizers, grants, exports, summaries and tokens. It has no behaviour beyond deep
+// placements, customizers, kind rules, grants, exports, summaries and tokens. It has no behaviour beyond deep
 // copies.
 //
 // +kubebuilder:object:generate=true

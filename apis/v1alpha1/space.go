@@ -57,15 +57,15 @@ type SpaceLimits struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	CRDs *int64 `json:"crds,omitempty"`
-	// Policies is the maximum number of Placements and Customizers in the space. The hub evaluates
-	// each of them at each change of an object or location, and each needs memory for each
+	// Policies is the maximum number of Placements, Customizers and KindRules in the space. The hub
+	// evaluates each of them at each change of an object or location, and each needs memory for each
 	// location.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Policies *int64 `json:"policies,omitempty"`
-	// PolicyTests is the maximum number of tests of all Placements and Customizers in the space; 8,192
-	// when absent. Each entry of downsync and match is one test, and so is each requirement of their
-	// label selectors. A change of an object may evaluate all of them.
+	// PolicyTests is the maximum number of tests of all Placements, Customizers and KindRules in the
+	// space; 8,192 when absent. Each entry of downsync, match and kinds is one test, and so is each
+	// requirement of their label selectors. A change of an object may evaluate all of them.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	PolicyTests *int64 `json:"policyTests,omitempty"`

@@ -143,10 +143,10 @@ func (h *Hub) answer() (err error) {
 	h.spaceWrites = fairqueue.NewRates(spaceRate, spaceBurst)
 	if h.spaces, err = write.New(write.Config{
 		Client: h.log.Client(), Prefix: etcd.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
-		Rules: h.rules, Summaries: h.summing, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Exports: h.exports,
+		Rules: h.rules, Summaries: h.summing, KindRules: h.kindRules, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Exports: h.exports,
 		Follows: h.access.Follows, Outdated: h.outdated,
 		Admission: admission.NewChainHandler(h.access.Admission(), agentapi.TakeoverAdmission(h.table)),
-		Preview:   preview.New(preview.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,
+		Preview:   preview.New(preview.Config{Table: h.table, Renderer: h.renderer, Compilers: h.engine.Compilers, May: h.access.May, Now: h.config.Now}).Tell,
 	}); err != nil {
 		return err
 	}

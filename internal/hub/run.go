@@ -173,7 +173,7 @@ func (h *Hub) controllers() *controllers.Controllers {
 	return controllers.New(controllers.Config{
 		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
 		Progress: h.progress, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, Unreturned: h.unreturned, Computed: h.statuses, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
-		Rules: h.engine.Rules, Upsynced: h.upsynced, Sessions: h.sessions, Gone: h.present.Gone,
+		Rules: h.engine.Rules, Health: h.engine.Health, Upsynced: h.upsynced, Sessions: h.sessions, Gone: h.present.Gone,
 		Answers: h.gate.Answers, CheckLog: h.gate.CommittedWithPing,
 		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, ChangedViews: h.shelved, ExportViewURL: h.endpoints.ExportViewURL,
 		SpaceURL: h.endpoints.SpaceURL, Settling: h.config.BatchDelay, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,

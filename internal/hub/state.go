@@ -8,6 +8,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/aggregate"
 	"orrery.dev/orrery/internal/hub/engine/exports"
 	"orrery.dev/orrery/internal/hub/engine/helm"
+	"orrery.dev/orrery/internal/hub/engine/kindrules"
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/engine/progress"
 	"orrery.dev/orrery/internal/hub/engine/prune"
@@ -60,7 +61,9 @@ type state struct {
 	unreturned *unreturned.Index
 	// summing is the language of Summaries, summaries what they count; summed wakes the
 	// controller that writes that.
-	summing   *aggregate.Language
+	summing *aggregate.Language
+	// kindRules is the language of KindRules.
+	kindRules *kindrules.Language
 	summaries *summaries.Index
 	summed    controllers.Signal
 	// changed wakes the controller that writes counts.
@@ -89,14 +92,19 @@ func newState(config *Config, notify func(key.Location)) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	kindRules, err := kindrules.New()
+	if err != nil {
+		return nil, err
+	}
 	s := &state{
-		summing: summing, summed: controllers.NewSignal(),
+		kindRules: kindRules, summing: summing, summed: controllers.NewSignal(),
 		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), logIdentity: &logidentity.Identity{},
 		usage: quota.NewUsage(), grants: auth.NewGrants(), moves: auth.NewMoves(), pruned: prune.New(notify), releases: helm.New(),
 		changed: controllers.NewSignal(), upsynced: upsync.NewUsage(), exports: exports.New(), shelved: controllers.NewChangedExportViews(),
 		flow: newFlow(), present: presence.NewIndex(config.Now),
 		newer: presence.NewNewer(schemaversion.Version(), config.Logger),
 	}
+	s.engine.Health = kindRules.Health
 	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Tracing(ruling)
 	compatibility := custom.NewCompatibility()
 	s.renderer.Fit = func(object []byte, isCRD bool, definition *placement.Definition) error {

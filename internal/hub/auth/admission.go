@@ -57,6 +57,8 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 		check = writer.lacksForCustomizer
 	case key.Summaries:
 		check = writer.lacksForSummary
+	case key.KindRules:
+		check = writer.lacksForKindRules
 	case key.APIBindings:
 		check = writer.lacksForBinding
 	default:
@@ -244,6 +246,20 @@ func (w writer) lacksForSummary(l *lacks) (*held, error) {
 		h.lacking(rbacv1.PolicyRule{
 			Verbs: []string{"list"}, APIGroups: []string{v1alpha1.Group}, Resources: []string{ReportsResource + "/" + ContentSubresource},
 		}, nil, l)
+	}
+	return h, nil
+}
+
+// lacksForKindRules adds the rights that the writer of a KindRules lacks to read the objects of its
+// kinds. Every reader of the status of a Placement reads the messages.
+func (w writer) lacksForKindRules(l *lacks) (*held, error) {
+	var k v1alpha1.KindRules
+	if err := w.into(&k); err != nil {
+		return nil, err
+	}
+	h := w.heldIn(w.space, w.who)
+	for _, kinds := range k.Spec.Kinds {
+		w.addLacks(h, []v1alpha1.ObjectTest{{APIGroup: &kinds.APIGroup, Resources: kinds.Resources}}, reads, l)
 	}
 	return h, nil
 }

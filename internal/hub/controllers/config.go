@@ -47,6 +47,8 @@ type Config struct {
 	Summed    Signal
 	// Rules are those of the engine that derives memberships.
 	Rules placement.RulesOf
+	// Health is that of the same engine.
+	Health placement.HealthOf
 	// Upsynced counts the reports of objects that no Placement put there.
 	Upsynced *upsync.Usage
 	// Changed is raised when any of them may have changed.

@@ -76,6 +76,7 @@ func list(c Config, counter *counter) []registration {
 				Table: all, Status: status, Resolved: counter.resolved, Progress: c.Progress, Pruned: c.Pruned, Releases: c.Releases, Unreturned: c.Unreturned,
 			},
 			Customizers: customizerStatus{Table: all, Status: status, Progress: c.Progress, Rules: c.Rules},
+			KindRules:   kindRulesStatus{Table: all, Status: status, Progress: c.Progress, Health: c.Health},
 		}}},
 		{name: "summaries", controller: newSummaryController(summaryConfig{
 			Table: all, Status: status, Summaries: c.Summaries, Changed: c.Summed, Settling: c.Settling, Now: now,

@@ -11,7 +11,6 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/prune"
 	"orrery.dev/orrery/internal/hub/engine/unreturned"
 	"orrery.dev/orrery/internal/hub/storage/table"
-	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // counterConfig contains the dependencies of a counter.
@@ -62,8 +61,8 @@ func (c *counter) run(ctx context.Context) error {
 		dirty := c.config.Progress.Dirty()
 		c.config.Computed.Update(dirty.Locations)
 		keys := c.resolved.forget(c.config.Table.Snapshot(), dirty)
-		for _, cz := range dirty.Customizers {
-			keys = append(keys, key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key())
+		for _, o := range dirty.Ruling {
+			keys = append(keys, o.Key())
 		}
 		for _, p := range slices.Concat(dirty.Placements, c.config.Unreturned.Dirty(), c.config.Pruned.Dirty(), c.config.Releases.Dirty()) {
 			keys = append(keys, p.Object().Key())

@@ -30,11 +30,10 @@ func (c *customizerStatus) update(ctx context.Context, o key.Object) error {
 		return nil
 	}
 	// A Customizer with problems is shown at once: it is not Ready, whatever its errors are.
-	name := progress.Customizer{Space: o.Space, Name: o.Name}
-	if len(problems) == 0 && !progress.IsCustomizerCounted(c.Progress, name, row.ModRev) {
+	if len(problems) == 0 && !progress.AreRulesCounted(c.Progress, o, row.ModRev) {
 		return nil // the counter enqueues it again
 	}
-	errs := c.Progress.Customizer(ctx, name)
+	errs := c.Progress.Customizer(ctx, o)
 	return c.Status.update(ctx, row, func(object []byte) (any, error) {
 		var customizer v1alpha1.Customizer
 		if err := json.Unmarshal(object, &customizer); err != nil {

@@ -14,16 +14,18 @@ type policyConfig struct {
 	Counted     *keySet[string]
 	Placements  placementStatus
 	Customizers customizerStatus
+	KindRules   kindRulesStatus
 }
 
-// policyController writes the status of Placements and Customizers once counts have settled, or
-// after several settling times if they do not, so that a burst of reports causes one write. Changes
-// of Customizers are reconciled at once.
+// policyController writes the status of Placements, Customizers and KindRules once counts have
+// settled, or after several settling times if they do not, so that a burst of reports causes one
+// write. Changes of Customizers and KindRules are reconciled at once.
 type policyController struct{ config policyConfig }
 
 func (c *policyController) watches() []watch {
 	customizers := source{resourceTopics(key.Customizers), inAllSpaces(key.Customizers), byKey}
-	return []watch{c.watchCounted, follow(c.config.Table, customizers)}
+	kindRules := source{resourceTopics(key.KindRules), inAllSpaces(key.KindRules), byKey}
+	return []watch{c.watchCounted, follow(c.config.Table, customizers), follow(c.config.Table, kindRules)}
 }
 
 // watchCounted is the watch of policies whose counts may have changed. A new run enqueues all
@@ -33,7 +35,7 @@ func (c *policyController) watchCounted(ctx context.Context, enqueue func([]stri
 	isMissed := c.config.Counted.open()
 	defer c.config.Counted.close()
 	if isMissed {
-		for _, r := range []key.Resource{key.Placements, key.Customizers} {
+		for _, r := range []key.Resource{key.Placements, key.Customizers, key.KindRules} {
 			inAllSpaces(r)(c.config.Table.Snapshot(), func(row *table.Row) bool {
 				enqueue([]string{row.Key})
 				return ctx.Err() == nil
@@ -55,8 +57,11 @@ func (c *policyController) reconcile(ctx context.Context, k string) error {
 	if err != nil {
 		return err
 	}
-	if o.Resource == key.Customizers {
+	switch o.Resource {
+	case key.Customizers:
 		return c.config.Customizers.update(ctx, o)
+	case key.KindRules:
+		return c.config.KindRules.update(ctx, o)
 	}
 	return c.config.Placements.update(ctx, key.Placement{Space: o.Space, Name: o.Name})
 }

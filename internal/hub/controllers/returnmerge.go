@@ -124,7 +124,10 @@ func (c *returnMerger) partOf(row *table.Row, place placement.Place, report []by
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
 	contribution.Generation, contribution.Wanted, contribution.Status, contribution.Health = r.Generation, r.Wanted, r.Status, r.Health
-	contribution.HealthNote, contribution.IsDiagnosed = state.HealthNote, r.Diagnosis != ""
+	if state.Health != "" { // KindRules may make it worse
+		contribution.Health = state.Health
+	}
+	contribution.HealthNote, contribution.IsDiagnosed = state.HealthNote, r.Diagnosis != "" || contribution.Health != r.Health
 	contribution.Behind = state.State == objectstate.Pending && r.State == wire.Applied
 	contribution.Sound = (state.State == wire.Applied || contribution.Behind) && r.StatusBytes == 0
 	if contribution.Sound {

@@ -466,6 +466,7 @@ var (
 	Placements             = Resource{"orrery.dev", "placements"}
 	Customizers            = Resource{"orrery.dev", "customizers"}
 	Summaries              = Resource{"orrery.dev", "summaries"}
+	KindRules              = Resource{"orrery.dev", "kindrules"}
 	ConfigMaps             = Resource{CoreGroup, "configmaps"}
 	StatefulSets           = Resource{"apps", "statefulsets"}
 	PersistentVolumeClaims = Resource{CoreGroup, "persistentvolumeclaims"}

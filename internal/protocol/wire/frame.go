@@ -439,6 +439,12 @@ const (
 	HealthUnknown Health = "Unknown"
 )
 
+// Severity orders health from Healthy, whose severity is the least, to Degraded. A missing health is
+// worse than Healthy. The severity of an invalid health is negative.
+func (h Health) Severity() int {
+	return slices.Index([]Health{Healthy, "", HealthUnknown, Progressing, Degraded}, h)
+}
+
 // Wanted are numbers of a live spec; nil for missing numbers.
 type Wanted struct {
 	Replicas    *int64 `json:"replicas,omitempty"`

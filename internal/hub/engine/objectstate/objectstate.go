@@ -8,6 +8,7 @@ package objectstate
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tidwall/gjson"
@@ -39,10 +40,13 @@ type Desired struct {
 	FailedRule FailedRule
 }
 
-// FailedRule is a rule of a Customizer, whose name is empty if there is none.
+// FailedRule is a rule of a Customizer or KindRules that failed; it is empty if there is none.
 type FailedRule struct {
+	// Customizer is the name of the Customizer; Rule is the index of its rule.
 	Customizer string
 	Rule       int
+	// KindRules is the KindRules whose expression failed.
+	KindRules key.Object
 }
 
 // failure is an error of a Digest with a reason in one word and the failed rule.
@@ -81,9 +85,10 @@ type Status struct {
 	// Unassigned reports whether the object is not assigned to the location: the location removes
 	// it, or reports why it stays.
 	Unassigned bool
-	// FailedRule is the rule because of which the object is held, if any.
+	// FailedRule is the rule because of which the object is held, or because of which its health is
+	// not known, if any.
 	FailedRule FailedRule
-	// Health is the health of the object at the location, by the report; HealthNote is the reason
+	// Health is the health of the object at the location, by the report and KindRules; HealthNote is the reason
 	// why it is not Healthy, with the diagnosis if there is one. Both are empty if the state is not from a report, or the report has no
 	// health.
 	Health     wire.Health
@@ -135,7 +140,67 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, s
 		return Status{State: Pending, Stale: stale} // the report describes an earlier object of the name, or an earlier desired state
 	}
 	reported.Stale = stale
-	return reported.Status
+	return withHealthRules(reported.Status, p.Health, row, report)
+}
+
+// withHealthRules returns the status that a report gives a row's object with the health that
+// KindRules compute. They only make the health worse. A rule that fails makes it Unknown, unless it
+// is worse.
+func withHealthRules(v Status, rules *placement.HealthRules, row *table.Row, report []byte) Status {
+	if rules == nil {
+		return v
+	}
+	in := placement.HealthInput{Object: row.Value, Status: []byte(gjson.GetBytes(report, "status").Raw)}
+	if v.State != wire.Applied && len(in.Status) == 0 {
+		return v // the location may not have the object
+	}
+	if size := gjson.GetBytes(report, "statusBytes").Int(); size > 0 {
+		return v.failed(rules.Rules[0].KindRules, fmt.Sprintf("the location leaves out the status, which has %d bytes", size))
+	}
+	for _, rule := range rules.Rules {
+		health, message, err := rule.Health(in)
+		if health != "" {
+			v = v.lowered(health, message, rule.KindRules)
+		}
+		if err != nil {
+			v = v.failed(rule.KindRules, err.Error())
+		}
+	}
+	if rules.Omitted > 0 {
+		last := rules.Rules[len(rules.Rules)-1].KindRules
+		v = v.failed(last, fmt.Sprintf("%d more apply to the kind than the %d that are evaluated", rules.Omitted, placement.MaxHealthRules))
+	}
+	return v
+}
+
+// lowered returns the status with a health that a KindRules computes, unless the present one is
+// worse.
+func (v Status) lowered(health wire.Health, message string, kindRules key.Object) Status {
+	if health == wire.Healthy || health.Severity() < v.Health.Severity() {
+		return v
+	}
+	if message == "" {
+		message = "it is " + string(health)
+	}
+	message += fmt.Sprintf(" (KindRules %s)", kindRules.Name)
+	if health == v.Health {
+		message = wire.WithDiagnosis(message, v.HealthNote)
+	}
+	v.Health, v.HealthNote = health, wire.Brief(message)
+	return v
+}
+
+// failed returns the status with the failure of the rule of a KindRules.
+func (v Status) failed(kindRules key.Object, why string) Status {
+	message := fmt.Sprintf("KindRules %s fails: %s", kindRules.Name, why)
+	if v.FailedRule == (FailedRule{}) {
+		v.FailedRule.KindRules = kindRules
+	}
+	if wire.HealthUnknown.Severity() > v.Health.Severity() {
+		v.Health, v.HealthNote = wire.HealthUnknown, ""
+	}
+	v.HealthNote = wire.Brief(wire.WithDiagnosis(v.HealthNote, message))
+	return v
 }
 
 // contradiction returns how a row's object contradicts another space's definition that the location

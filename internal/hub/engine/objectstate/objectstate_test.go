@@ -77,7 +77,7 @@ func TestAssigned(t *testing.T) {
 		"nothing reported": {digest, place, nil, Status{State: Pending}, false},
 		"applied":          {digest, place, applied, Status{State: wire.Applied, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
 		"a rule failed": {noRule, place, applied, Status{
-			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", FailedRule: FailedRule{"c", 3},
+			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", FailedRule: FailedRule{Customizer: "c", Rule: 3},
 		}, true},
 		"not right by another's definition": {misfits, place, applied, Status{State: wire.Held, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true},
 		"another's definition is there": {

@@ -109,6 +109,15 @@ type Rules struct {
 // must be a pure function.
 type RulesOf func(Customized) Rules
 
+// Compilers compile the rules in policies. They must be pure functions; nil if there are no such
+// rules.
+type Compilers struct {
+	// Rules returns the rules that change renderings.
+	Rules RulesOf
+	// Health compiles the health rules of KindRules.
+	Health HealthOf
+}
+
 // classes computes the class of an object at each of its locations. The inputs are the rules in
 // effect, the foreign definitions, and shared, the locations where the object is present for other
 // spaces. If all locations have one class, each is nil and all is that class. The result is
@@ -174,10 +183,6 @@ func (e effect) needsAt(location key.Location) (needs *need, ok bool) {
 		return nil, true
 	}
 	return e.locations.find(location)
-}
-
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func appendEffects(b []byte, all []effect) []byte {

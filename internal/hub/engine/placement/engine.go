@@ -28,15 +28,15 @@ import (
 // Engine computes memberships for one table. The lock of the table guards it: only the table calls
 // Reset, Derive and, without its lock, Prepare. Explain and StatusOf need no Engine.
 type Engine struct {
-	// Rules returns the rules that change renderings; nil if there are none. It must be set before
-	// the engine is used.
-	Rules RulesOf
+	// Compilers must be set before the engine is used.
+	Compilers
 
 	// placements holds the Placements that select objects of their own space; roots holds the
 	// others.
 	placements  map[key.Space]policies[*placement]
 	roots       roots
 	customizers map[key.Space]policies[*customizer]
+	kindRules   kindRulesIndex
 	// locations holds the existing locations.
 	locations map[key.Location]*site
 	// going holds the spaces that are being deleted. None of their objects is placed any more, so
@@ -66,6 +66,7 @@ type preparation struct {
 	isSame              table.Prepared[bool]
 	preparedPlacements  table.Prepared[*placement]
 	preparedCustomizers table.Prepared[*customizer]
+	preparedKindRules   table.Prepared[*kindRules]
 	preparedData        map[*customizer]*customizer
 	preparedTemplates   table.Prepared[Rules]
 	preparedDefinitions table.Prepared[*Definition]
@@ -86,10 +87,11 @@ func New() *Engine {
 // Reset implements table.Deriver. It drops all state.
 func (e *Engine) Reset() {
 	*e = Engine{
-		Rules:       e.Rules,
+		Compilers:   e.Compilers,
 		roots:       newRoots(),
 		placements:  map[key.Space]policies[*placement]{},
 		customizers: map[key.Space]policies[*customizer]{},
+		kindRules:   kindRulesIndex{},
 		locations:   map[key.Location]*site{},
 		going:       map[key.Space]struct{}{},
 		upsyncs:     newUpsyncIndex(),
@@ -102,7 +104,8 @@ func (e *Engine) Reset() {
 
 		preparation: preparation{
 			isSame: table.Prepared[bool]{}, preparedPlacements: table.Prepared[*placement]{}, preparedCustomizers: table.Prepared[*customizer]{},
-			preparedData: map[*customizer]*customizer{}, preparedTemplates: table.Prepared[Rules]{}, preparedDefinitions: table.Prepared[*Definition]{},
+			preparedKindRules: table.Prepared[*kindRules]{},
+			preparedData:      map[*customizer]*customizer{}, preparedTemplates: table.Prepared[Rules]{}, preparedDefinitions: table.Prepared[*Definition]{},
 		},
 	}
 	e.gates = newGates(&e.sets)
@@ -185,7 +188,7 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	if leaves {
 		follows = nil
 	}
-	return e.memberships.intern(draft{sources, releases, rules, g, upsyncing, shared, returnOf(s, e.bound.isBound(s.Space, s.Resource), sources), leaves}, foreignState{}), follows
+	return e.memberships.intern(draft{sources, releases, rules, g, upsyncing, shared, returnOf(s, e.bound.isBound(s.Space, s.Resource), sources), e.kindRules.healthOf(s), leaves}, foreignState{}), follows
 }
 
 // placing yields the Placements that may place objects of a space: its own, then those of root that

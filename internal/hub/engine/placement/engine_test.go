@@ -138,7 +138,7 @@ func checkShared(t *rapid.T, tbl *table.Writer) {
 		if !ok {
 			return true
 		}
-		k := draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, m.shared, m.returning, false}.key(m.foreignState)
+		k := draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, m.shared, m.returning, m.health, false}.key(m.foreignState)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {

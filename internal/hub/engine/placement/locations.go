@@ -2,6 +2,7 @@ package placement
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -206,4 +207,15 @@ func compileLocations(field string, entries []v1alpha1.LocationSelector) []locat
 			})
 	}
 	return tests
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -43,6 +43,8 @@ type Membership struct {
 	classes   []*Class
 	classAll  *Class
 	returning returning
+	// health are the health rules for the object; nil if there are none.
+	health *HealthRules
 	// statuses are the members whose status returns.
 	statuses []key.Location
 	// associates reports whether associated objects of the object are reported from any location.
@@ -126,6 +128,8 @@ type Place struct {
 	Owner string
 	// Class is the rendering class.
 	Class *Class
+	// Health are the health rules for the object; nil if there are none.
+	Health *HealthRules
 	// Leaves reports whether the object is being deleted, and the location must confirm its
 	// removal. It is held then, too.
 	Leaves bool
@@ -212,7 +216,7 @@ func (m *Membership) SameAt(location key.Location, other table.Membership) bool 
 	if !ok || m.leaves != o.leaves || m.Contains(location) != o.Contains(location) || m.Yields(location) != o.Yields(location) ||
 		m.gate.account(location) != o.gate.account(location) || m.gate.apart(location) != o.gate.apart(location) ||
 		m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
-		m.returnsFrom(location) != o.returnsFrom(location) ||
+		m.returnsFrom(location) != o.returnsFrom(location) || m.health.identity() != o.health.identity() ||
 		m.classAt(location) != o.classAt(location) {
 		return false
 	}
@@ -296,13 +300,13 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 	if !held {
 		p.Held, p.HeldFor = "", ""
 	}
-	p.Policy.ReturnStatus = m.returnsFrom(location)
+	p.Policy.ReturnStatus = m.returnsFrom(location) || m.health != nil
 	if p.Policy.Release = m.releasedAt(location); len(p.Policy.Release) > rulepath.MaxJoined {
 		p.Policy.Release = ""
 		p.Held, p.HeldFor = fmt.Sprintf("its Customizers release paths of more than %d bytes", rulepath.MaxJoined), v1alpha1.ReasonTooManyRules
 	}
 	p.Policy.ServiceAccount = m.gate.account(location)
-	p.Owner, p.Class = m.ownerAt(location), m.classAt(location)
+	p.Owner, p.Class, p.Health = m.ownerAt(location), m.classAt(location), m.health
 	if m.leaves {
 		p.Leaves, p.Held, p.HeldFor = true, "the object is being deleted", v1alpha1.ReasonTerminating
 	}
@@ -355,7 +359,7 @@ func (ms *memberships) intern(d draft, others foreignState) *Membership {
 		sources, releases, rules, g := d.sources, d.releases, d.rules, d.gate
 		m := &Membership{
 			sources: slices.Clone(sources), releases: releases, rules: rules, upsyncing: d.upsyncing, shared: d.shared, gate: g, foreignState: others,
-			returning: d.returning, leaves: d.leaves,
+			returning: d.returning, health: d.health, leaves: d.leaves,
 		}
 		all := make([]*locationSet, len(sources))
 		for i, s := range sources {
@@ -384,7 +388,7 @@ func (ms *memberships) withForeignState(m *Membership, others foreignState) *Mem
 	if slices.Equal(m.owners, others.owners) && slices.Equal(m.foreign, others.foreign) {
 		return m
 	}
-	return ms.intern(draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, m.shared, m.returning, m.leaves}, others)
+	return ms.intern(draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, m.shared, m.returning, m.health, m.leaves}, others)
 }
 
 // draft holds all inputs of a Membership except the state of other spaces.
@@ -394,6 +398,7 @@ type draft struct {
 	gate              gate
 	upsyncing, shared *locationSet
 	returning         returning
+	health            *HealthRules
 	leaves            bool
 }
 
@@ -417,6 +422,7 @@ func (d draft) key(others foreignState) string {
 	if d.shared != nil {
 		b = binary.AppendUvarint(b, d.shared.id)
 	}
+	b = appendText(b, d.health.identity())
 	b = append(b, bit(d.upsyncing != nil)|bit(d.leaves)<<1|bit(d.shared != nil)<<2, byte(d.returning.effective), byte(d.returning.requested))
 	b = binary.AppendUvarint(b, uint64(len(others.owners)))
 	for _, o := range others.owners {
@@ -435,11 +441,4 @@ func apart(locations, others []key.Location) []key.Location {
 		return locations
 	}
 	return slices.DeleteFunc(slices.Clone(locations), func(l key.Location) bool { _, found := slices.BinarySearch(others, l); return found })
-}
-
-func bit(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -134,7 +134,7 @@ func (p *scope) reachByNamespace(space key.Space, namespace string, fn func(reac
 	}
 }
 
-// policy is a compiled Placement or Customizer.
+// policy is a compiled Placement, Customizer or KindRules.
 type policy interface {
 	comparable
 	base() *scope

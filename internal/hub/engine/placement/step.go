@@ -21,6 +21,7 @@ type step struct {
 	objects    []change
 	placed     []change // Placements
 	customized []change // Customizers
+	ruled      []change // KindRules
 	located    []change // Locations
 	spaces     []change // Spaces
 	namespaces []change
@@ -100,6 +101,8 @@ func (s *step) sort(changes []table.Change) {
 				s.placed = append(s.placed, change{o, c})
 			case o.Resource == key.Customizers:
 				s.customized = append(s.customized, change{o, c})
+			case o.Resource == key.KindRules:
+				s.ruled = append(s.ruled, change{o, c})
 			case o.Resource == key.Namespaces:
 				s.namespaces = append(s.namespaces, change{o, c})
 			case o.Resource == key.ConfigMaps:

@@ -38,6 +38,8 @@ func (e *Engine) Prepare(state table.NextState, changes []table.Change) {
 			e.preparePlacement(state, key.Placement{Space: o.Space, Name: o.Name}, c.Cur)
 		case o.Resource == key.Customizers:
 			e.prepareCustomizer(state, o, c.Cur)
+		case o.Resource == key.KindRules:
+			e.preparedKindRules[c.Cur.Entry], e.isSame[c.Cur.Entry] = e.kindRules.prepare(o, c.Cur, e.Health)
 		}
 	}
 }
@@ -46,6 +48,7 @@ func (p *preparation) forgetPrepared() {
 	clear(p.isSame)
 	clear(p.preparedPlacements)
 	clear(p.preparedCustomizers)
+	clear(p.preparedKindRules)
 	clear(p.preparedData)
 	clear(p.preparedTemplates)
 	clear(p.preparedDefinitions)
@@ -125,6 +128,9 @@ func (s *step) updatePolicies() (moved []key.Location) {
 	s.updateRoots(moved)
 	updateKind(s, s.customized, s.customizers, func(c change) *customizer {
 		return s.preparedCustomizers.Take(c.Cur, func() *customizer { return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules) })
+	}, compiled)
+	updateKind(s, s.ruled, s.kindRules, func(c change) *kindRules {
+		return s.preparedKindRules.Take(c.Cur, func() *kindRules { return compileKindRules(c.Object, c.Cur, s.Health) })
 	}, compiled)
 	s.updateData(compiled)
 	if len(moved) > 0 {

@@ -13,8 +13,8 @@ type Supposition struct {
 	// Policy is the Placement or Customizer, and Row its new row; nil: deleted.
 	Policy key.Object
 	Row    *table.Row
-	// Rules are those of the Engine.
-	Rules RulesOf
+	// Compilers are those of the Engine.
+	Compilers
 	// Most bounds how many objects are evaluated, in the order of keys.
 	Most int
 }
@@ -64,7 +64,7 @@ func (s Supposition) Derive(fn func(o key.Object, row *table.Row, now *Membershi
 		changes = append(changes, table.Change{Cur: row})
 	}
 	e := New()
-	e.Rules = s.Rules
+	e.Compilers = s.Compilers
 	if s.Policy.Space != key.Root {
 		e.supposeConsumers(s.State, objects)
 	}
@@ -91,7 +91,7 @@ func (ms *memberships) withForeignFrom(m, old *Membership, sets *locationSets) *
 	if shared != nil {
 		shared = sets.intern(shared.names, nil)
 	}
-	return ms.intern(draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, shared, m.returning, m.leaves}, foreignState{m.owners, old.foreign})
+	return ms.intern(draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, shared, m.returning, m.health, m.leaves}, foreignState{m.owners, old.foreign})
 }
 
 // decides reports whether a key belongs to a policy or another object of Orrery's API group, which

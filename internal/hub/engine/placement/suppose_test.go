@@ -42,7 +42,7 @@ func checkSupposed(t *testing.T, f focus) {
 			policy := err == nil && (o.Resource == key.Placements || o.Resource == key.Customizers)
 			predicted := map[string]string{}
 			if policy {
-				s := Supposition{State: tbl.Snapshot(), Policy: o, Row: row, Rules: worldRules, Most: 1000}
+				s := Supposition{State: tbl.Snapshot(), Policy: o, Row: row, Compilers: Compilers{Rules: worldRules}, Most: 1000}
 				if !s.Derive(func(o key.Object, row *table.Row, now *Membership) {
 					predicted[o.Key()] = unowned(now)
 					if old, ok := row.In.(*Membership); ok && old != nil && s.Policy.Space != key.Root {
@@ -141,7 +141,7 @@ func TestSupposedIsBounded(t *testing.T) {
 		p := placementAt("s1", "p")
 		row := &table.Row{Entry: table.NewEntry(p.Key(), (&thing{uid: "u", spec: spec}).value(), 0, 0)}
 		var placed []string
-		whole := Supposition{State: tbl.Snapshot(), Policy: p, Row: row, Rules: worldRules, Most: c.most}.Derive(func(o key.Object, _ *table.Row, now *Membership) {
+		whole := Supposition{State: tbl.Snapshot(), Policy: p, Row: row, Compilers: Compilers{Rules: worldRules}, Most: c.most}.Derive(func(o key.Object, _ *table.Row, now *Membership) {
 			if now.Contains("b") && !now.Contains("a") {
 				placed = append(placed, o.Name)
 			}

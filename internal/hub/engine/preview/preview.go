@@ -33,7 +33,8 @@ type Config struct {
 	Table *table.Table
 	// Renderer renders objects by the rules of Rules.
 	Renderer *render.Renderer
-	Rules    placement.RulesOf
+	// Compilers are those of the placement.Engine.
+	placement.Compilers
 	// May reports whether the user of a request may use a verb on an object or, if it has no name,
 	// on all objects of its kind and namespace; nil: always.
 	May func(ctx context.Context, verb string, o key.Object) bool
@@ -72,7 +73,7 @@ func (t *Previewer) Tell(ctx context.Context, policy key.Object, value []byte) [
 	if value != nil {
 		a.row = &table.Row{Entry: table.NewEntry(policy.Key(), value, createRev(old), state.Rev)}
 	}
-	s := placement.Supposition{State: state, Policy: policy, Row: a.row, Rules: t.Rules, Most: t.objects}
+	s := placement.Supposition{State: state, Policy: policy, Row: a.row, Compilers: t.Compilers, Most: t.objects}
 	if policy.Resource == key.Placements {
 		a.unlisted = a.remarks(reachOf(policy.Space, old, a.row)...)
 		return a.moves(s, old)

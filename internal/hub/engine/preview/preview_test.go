@@ -63,7 +63,7 @@ func newWorld(t *testing.T, builtin *registry.Registry) *world {
 	engine, renderer := placement.New(), render.New(builtin.Builtin(key.Root))
 	engine.Rules, renderer.Follow = render.RulesOf(ruling), render.Customizing(ruling)
 	w.table = table.New(table.Config{Deriver: engine, WindowSteps: 10, WindowBytes: 1 << 20})
-	w.Previewer = New(Config{Table: w.table.Table, Renderer: renderer, Rules: engine.Rules, May: w.may, Now: func() time.Time { return time.Time{} }})
+	w.Previewer = New(Config{Table: w.table.Table, Renderer: renderer, Compilers: engine.Compilers, May: w.may, Now: func() time.Time { return time.Time{} }})
 	return w
 }
 
@@ -193,7 +193,7 @@ func (w *world) happens() {
 	if w.value != nil {
 		a.row = &table.Row{Entry: table.NewEntry(w.policy.Key(), w.value, w.rev+1, w.rev+1)}
 	}
-	s := placement.Supposition{State: snapshot, Policy: w.policy, Row: a.row, Rules: w.Rules, Most: w.objects}
+	s := placement.Supposition{State: snapshot, Policy: w.policy, Row: a.row, Compilers: w.Compilers, Most: w.objects}
 	var predicted map[string]counts
 	if w.policy.Resource == key.Placements {
 		m := a.moved(s)

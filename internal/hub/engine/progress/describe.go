@@ -88,28 +88,43 @@ func UpsyncCounts(t *Tracker, locations []key.Location) (c objectstate.UpsyncCou
 	return c
 }
 
-// IsCustomizerCounted reports whether a Tracker has evaluated all changes up to a revision, such as that of the
-// row of a Customizer. Pairs that have become due by later changes do not matter in a space that always has due pairs.
-// If not, its errors may be those of former rules, and Dirty returns it again.
-func IsCustomizerCounted(t *Tracker, c Customizer, rev int64) bool {
+// AreRulesCounted reports whether a Tracker has evaluated all changes up to a revision, such as that of the
+// row of a Customizer or KindRules. Pairs that have become due by later changes do not matter in a space that
+// always has due pairs. If not, its errors may be those of former rules, and Dirty returns it again.
+func AreRulesCounted(t *Tracker, o key.Object, rev int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rev >= rev && !t.due.isWithheld(c.Space) && t.due.isEvaluated(c.Space, rev) {
+	if t.rev >= rev && !t.due.isWithheld(o.Space) && t.due.isEvaluated(o.Space, rev) {
 		return true
 	}
-	t.failedRules.dirty[c] = struct{}{}
+	t.failedRules.dirty[o] = struct{}{}
 	return false
 }
 
 // Customizer returns the first maxErrors pairs that are held for a rule of a Customizer, in
 // the order of object and location, as of the last Work. They are described until the context ends.
-func (t *Tracker) Customizer(ctx context.Context, c Customizer) (errs []v1alpha1.CustomizerError) {
-	most := maxDescribed
-	list{t, func() *btree.BTreeG[pair] { return t.failedRules.pairs[c] }}.describe(ctx, c.Space, &most, func(one listed, entry v1alpha1.PlacementError) bool {
-		e := v1alpha1.CustomizerError{
-			Object: entry.Object, Location: entry.Location, Rule: int32(one.rule), // #nosec G115 -- it is an index of rules
+func (t *Tracker) Customizer(ctx context.Context, o key.Object) []v1alpha1.CustomizerError {
+	return failures(ctx, t, o, func(rule int, entry v1alpha1.PlacementError) v1alpha1.CustomizerError {
+		return v1alpha1.CustomizerError{
+			Object: entry.Object, Location: entry.Location, Rule: int32(rule), // #nosec G115 -- it is an index of rules
 			Reason: entry.Reason, Message: entry.Message,
 		}
+	})
+}
+
+// ErrorsOfKindRules returns the first maxErrors pairs for which an expression of a KindRules fails, like
+// Tracker.Customizer.
+func ErrorsOfKindRules(ctx context.Context, t *Tracker, o key.Object) []v1alpha1.KindRulesError {
+	return failures(ctx, t, o, func(_ int, entry v1alpha1.PlacementError) v1alpha1.KindRulesError {
+		return v1alpha1.KindRulesError{Object: entry.Object, Location: entry.Location, Message: entry.Message}
+	})
+}
+
+// failures returns the first maxErrors pairs for which a rule of a Customizer or KindRules fails, as errors.
+func failures[E comparable](ctx context.Context, t *Tracker, o key.Object, errorOf func(rule int, entry v1alpha1.PlacementError) E) (errs []E) {
+	most := maxDescribed
+	list{t, func() *btree.BTreeG[pair] { return t.failedRules.pairs[o] }}.describe(ctx, o.Space, &most, func(one listed, entry v1alpha1.PlacementError) bool {
+		e := errorOf(one.rule, entry)
 		if !slices.Contains(errs, e) { // concealed pairs are often alike
 			errs = append(errs, e)
 		}
@@ -139,15 +154,19 @@ func (e listed) describe(digest objectstate.Digest, space key.Space) (entry v1al
 	if !e.as.RefusedBy(e.location) {
 		v = e.status(digest)
 	}
-	if !v.Failing() && !v.Degraded() {
+	rulesFail := v.FailedRule.KindRules.Name != ""
+	if !v.Failing() && !v.Degraded() && !rulesFail {
 		return entry, false
 	}
 	id := e.o.id
 	entry = v1alpha1.PlacementError{
 		Object: id.Identity.String(), Location: string(e.location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
 	}
-	if v.Degraded() {
+	switch {
+	case v.Degraded():
 		entry.Reason, entry.Message = v1alpha1.ReasonDegraded, v.HealthNote
+	case rulesFail:
+		entry.Reason, entry.Message = v1alpha1.ReasonRuleFailed, v.HealthNote
 	}
 	switch {
 	case id.Space != space:

@@ -1,8 +1,8 @@
 package progress
 
 import (
-	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/btree"
 
@@ -10,66 +10,70 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Customizer names a Customizer.
-type Customizer struct {
-	Space key.Space
-	Name  string
+// CustomizerIn returns the object of a Customizer.
+func CustomizerIn(s key.Space, name string) key.Object {
+	return key.Object{Space: s, Identity: key.Identity{Resource: key.Customizers, Name: name}}
 }
 
-// failedRules indexes the pairs that are held by the Customizer whose rule failed.
+// failedRules indexes the pairs for which a rule failed, by the Customizer or KindRules of the rule.
 type failedRules struct {
 	rules map[pair]objectstate.FailedRule
-	// pairs are the pairs of each Customizer, in order.
-	pairs map[Customizer]*btree.BTreeG[pair]
-	dirty map[Customizer]struct{}
+	// pairs are the pairs of each Customizer and KindRules, in order.
+	pairs map[key.Object]*btree.BTreeG[pair]
+	dirty map[key.Object]struct{}
 }
 
-// clear forgets everything. All known Customizers are dirty.
+// clear forgets everything. All known Customizers and KindRules are dirty.
 func (b *failedRules) clear() {
 	if b.dirty == nil {
-		b.dirty = map[Customizer]struct{}{}
+		b.dirty = map[key.Object]struct{}{}
 	}
-	for c := range b.pairs {
-		b.dirty[c] = struct{}{}
+	for o := range b.pairs {
+		b.dirty[o] = struct{}{}
 	}
-	b.rules, b.pairs = map[pair]objectstate.FailedRule{}, map[Customizer]*btree.BTreeG[pair]{}
+	b.rules, b.pairs = map[pair]objectstate.FailedRule{}, map[key.Object]*btree.BTreeG[pair]{}
+}
+
+// ownerOf returns the Customizer or KindRules of the failed rule of an object in a space; ok is false
+// if no rule failed.
+func ownerOf(s key.Space, f objectstate.FailedRule) (o key.Object, ok bool) {
+	if f.Customizer != "" {
+		return CustomizerIn(s, f.Customizer), true
+	}
+	return f.KindRules, f.KindRules.Name != ""
 }
 
 // set records the failed rule of a pair; it is empty if no rule failed.
-func (b *failedRules) set(s key.Space, held pair, now objectstate.FailedRule) {
-	previous := b.rules[held]
-	if previous.Customizer != "" {
-		c := Customizer{s, previous.Customizer}
-		b.dirty[c] = struct{}{}
-		if previous.Customizer != now.Customizer {
-			if b.pairs[c].Delete(held); b.pairs[c].Len() == 0 {
-				delete(b.pairs, c)
+func (b *failedRules) set(s key.Space, p pair, now objectstate.FailedRule) {
+	owner, isFailed := ownerOf(s, now)
+	if previous, wasFailed := ownerOf(s, b.rules[p]); wasFailed {
+		b.dirty[previous] = struct{}{}
+		if previous != owner {
+			if b.pairs[previous].Delete(p); b.pairs[previous].Len() == 0 {
+				delete(b.pairs, previous)
 			}
 		}
 	}
-	if now.Customizer == "" {
-		delete(b.rules, held)
+	if !isFailed {
+		delete(b.rules, p)
 		return
 	}
-	b.rules[held] = now
-	c := Customizer{s, now.Customizer}
-	b.dirty[c] = struct{}{}
-	if b.pairs[c] == nil {
-		b.pairs[c] = btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true})
+	b.rules[p] = now
+	b.dirty[owner] = struct{}{}
+	if b.pairs[owner] == nil {
+		b.pairs[owner] = btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true})
 	}
-	b.pairs[c].Set(held)
+	b.pairs[owner].Set(p)
 }
 
-// takeDirty returns the dirty Customizers in order, without those of omitted spaces.
-func (b *failedRules) takeDirty(isOmitted func(key.Space) bool) (all []Customizer) {
-	for c := range b.dirty {
-		if !isOmitted(c.Space) {
-			all = append(all, c)
-			delete(b.dirty, c)
+// takeDirty returns the dirty Customizers and KindRules in order, without those of omitted spaces.
+func (b *failedRules) takeDirty(isOmitted func(key.Space) bool) (all []key.Object) {
+	for o := range b.dirty {
+		if !isOmitted(o.Space) {
+			all = append(all, o)
+			delete(b.dirty, o)
 		}
 	}
-	slices.SortFunc(all, func(x, y Customizer) int {
-		return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.Name, y.Name))
-	})
+	slices.SortFunc(all, func(x, y key.Object) int { return strings.Compare(x.Key(), y.Key()) })
 	return all
 }

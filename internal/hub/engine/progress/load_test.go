@@ -12,7 +12,7 @@ import (
 // isClean checks that nothing is dirty.
 func (w *world) isClean(when string) {
 	w.Helper()
-	if d := w.tracker.Dirty(); len(d.Placements)+len(d.Locations)+len(d.Customizers)+len(d.Moved) > 0 {
+	if d := w.tracker.Dirty(); len(d.Placements)+len(d.Locations)+len(d.Ruling)+len(d.Moved) > 0 {
 		w.Errorf("%s %+v is dirty", when, d)
 	}
 }
@@ -27,7 +27,7 @@ func TestNoPartOfALoad(t *testing.T) {
 	w.reset()
 	w.applyChanges()
 	w.isClean("after a request for one space")
-	if d := countAll(w.tracker); len(d.Placements) != 3 || len(d.Customizers) != 1 || len(d.Locations) != 1 || len(d.Moved) == 0 {
+	if d := countAll(w.tracker); len(d.Placements) != 3 || len(d.Ruling) != 1 || len(d.Locations) != 1 || len(d.Moved) == 0 {
 		t.Errorf("in the end %+v is dirty", d)
 	}
 

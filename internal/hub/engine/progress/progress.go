@@ -53,7 +53,7 @@ type PlacementCounts struct {
 	Errors []v1alpha1.PlacementError
 }
 
-// Dirty lists the Placements, locations and Customizers whose counts may have changed.
+// Dirty lists the Placements, locations, Customizers and KindRules whose counts may have changed.
 type Dirty struct {
 	// Rev is the revision up to which changes were applied.
 	Rev        int64
@@ -63,8 +63,8 @@ type Dirty struct {
 	// policies select them and which objects they admit, with their former and present labels, without
 	// properties. A Placement that concerns them by placement.Concerned is dirty, too.
 	Moved []placement.Site
-	// Customizers are those whose rules fail elsewhere, or otherwise, than before.
-	Customizers []Customizer
+	// Ruling are the Customizers and KindRules whose rules fail elsewhere, or otherwise, than before.
+	Ruling []key.Object
 }
 
 // Tracker is safe for concurrent use. It is a table.Observer: Observe only records changes;
@@ -127,7 +127,7 @@ func (t *Tracker) Location(l key.Location) v1alpha1.Counts {
 
 // Dirty names, in order, the Placements and locations whose counts or own rows have changed since it was
 // last called, as far as Work has counted; some may be gone. A change of a Space makes those of the space and
-// of root dirty. The Placements and Customizers of a space with due pairs are omitted until the pairs are
+// of root dirty. The Placements, Customizers and KindRules of a space with due pairs are omitted until the pairs are
 // evaluated, so that no status shows a part of a change. In a space that always has due pairs, they are
 // omitted for maxRounds rounds, and then named once in each round.
 func (t *Tracker) Dirty() Dirty {
@@ -147,7 +147,7 @@ func (t *Tracker) Dirty() Dirty {
 		d.Locations = slices.Sorted(maps.Keys(t.totals.dirtyLocations))
 		clear(t.totals.dirtyLocations)
 	}
-	d.Customizers = t.failedRules.takeDirty(isOmitted)
+	d.Ruling = t.failedRules.takeDirty(isOmitted)
 	if !t.due.isNew {
 		d.Moved, t.policies.moved = t.policies.moved, nil
 	}

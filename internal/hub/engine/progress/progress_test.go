@@ -76,7 +76,7 @@ type machine struct {
 	// shown is what a hub has written by what was dirty.
 	shownPlacements map[key.Placement]shown
 	shownLocations  map[key.Location]v1alpha1.Counts
-	shownErrors     map[Customizer][]v1alpha1.CustomizerError
+	shownErrors     map[key.Object][]v1alpha1.CustomizerError
 }
 
 // shown is the status of a Placement.
@@ -242,11 +242,11 @@ func (m *machine) check(t *rapid.T) {
 	for _, l := range dirty.Locations {
 		m.shownLocations[l] = m.tracker.Location(l)
 	}
-	for _, c := range dirty.Customizers {
+	for _, c := range dirty.Ruling {
 		m.shownErrors[c] = m.tracker.Customizer(t.Context(), c)
 	}
 	m.checkCustomizers(t)
-	if again := countAll(m.tracker); len(again.Placements)+len(again.Locations)+len(again.Moved)+len(again.Customizers) > 0 {
+	if again := countAll(m.tracker); len(again.Placements)+len(again.Locations)+len(again.Moved)+len(again.Ruling) > 0 {
 		t.Fatalf("dirty without a change: %+v", again)
 	}
 	placements, locations := m.recount()
@@ -282,7 +282,7 @@ func (m *machine) check(t *rapid.T) {
 
 // checkCustomizers compares where rules fail with looking at every pair.
 func (m *machine) checkCustomizers(t *rapid.T) {
-	want := map[Customizer][]v1alpha1.CustomizerError{}
+	want := map[key.Object][]v1alpha1.CustomizerError{}
 	m.table.Snapshot().Ascend("o/", func(row *table.Row) bool {
 		o, err := key.ParseObject(row.Key)
 		in, ok := row.In.(*placement.Membership)
@@ -292,7 +292,7 @@ func (m *machine) checkCustomizers(t *rapid.T) {
 		for _, p := range in.Places() {
 			var failed ruleError
 			_, err := digest(row.Entry, p.Class)
-			c := Customizer{o.Space, ""}
+			c := CustomizerIn(o.Space, "")
 			if errors.As(err, &failed) && p.Held == "" && p.Owner == "" {
 				c.Name = string(failed)
 			}
@@ -306,7 +306,7 @@ func (m *machine) checkCustomizers(t *rapid.T) {
 	})
 	for _, s := range testSpaces {
 		for _, name := range []string{"c1", "c2"} {
-			c := Customizer{s, name}
+			c := CustomizerIn(s, name)
 			if got := m.shownErrors[c]; !reflect.DeepEqual(got, want[c]) {
 				t.Fatalf("%v:\n got %+v\nwant %+v", c, got, want[c])
 			}
@@ -436,7 +436,7 @@ func TestCountsEqualRecount(t *testing.T) {
 		m := &machine{
 			tracker:         New(Config{Digest: digest}),
 			shownPlacements: map[key.Placement]shown{}, shownLocations: map[key.Location]v1alpha1.Counts{},
-			shownErrors: map[Customizer][]v1alpha1.CustomizerError{},
+			shownErrors: map[key.Object][]v1alpha1.CustomizerError{},
 		}
 		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tracker, WindowSteps: 10, WindowBytes: 1 << 20})
 		for _, l := range testLocations[:2] {

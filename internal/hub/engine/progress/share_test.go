@@ -95,7 +95,7 @@ func TestReadersDoNotWait(t *testing.T) {
 			w.tracker.UnassignedAt("a")
 			w.applyChanges()
 			w.tracker.Placement(t.Context(), placementP("s2"))
-			w.tracker.Customizer(t.Context(), Customizer{"s2", "c1"})
+			w.tracker.Customizer(t.Context(), CustomizerIn("s2", "c1"))
 			if got, err := w.tracker.Object(t.Context(), objectAt("s2", "", "configmaps", "s2", "0").Path()); err != nil || got.Held != 1 {
 				t.Errorf("meanwhile the other space has %d objects that are held, %v", got.Held, err)
 			}

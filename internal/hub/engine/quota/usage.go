@@ -14,7 +14,7 @@ import (
 )
 
 // Amount is how much a space holds: objects of all kinds, their bytes as they
-// are stored, and how many of them are CRDs, policies (Placements and Customizers) and Summaries.
+// are stored, and how many of them are CRDs, policies (Placements, Customizers and KindRules) and Summaries.
 // PolicyTests is how many tests the policies have; see selectors.TestsIn.
 type Amount struct {
 	Objects, Bytes, CRDs, Policies, PolicyTests, Summaries int64
@@ -325,7 +325,7 @@ func amountSized(r key.Resource, size int) Amount {
 	switch r {
 	case key.CRDs:
 		a.CRDs = 1
-	case key.Placements, key.Customizers:
+	case key.Placements, key.Customizers, key.KindRules:
 		a.Policies = 1
 	case key.Summaries:
 		a.Summaries = 1

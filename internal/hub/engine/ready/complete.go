@@ -54,7 +54,7 @@ func Complete(r key.Resource, name string, m table.Meta, value []byte) (complete
 // hasReady reports whether objects of a resource have the condition Ready.
 func hasReady(r key.Resource) bool {
 	switch r {
-	case key.Placements, key.Locations, key.Customizers, key.Summaries, key.Spaces, key.APIExports, key.APIBindings, key.APIExportViews:
+	case key.Placements, key.Locations, key.Customizers, key.KindRules, key.Summaries, key.Spaces, key.APIExports, key.APIBindings, key.APIExportViews:
 		return true
 	}
 	return false
@@ -79,6 +79,10 @@ func evaluate(r key.Resource, name string, m table.Meta, value []byte) (c metav1
 	case key.Customizers:
 		if s, ok := decode[v1alpha1.CustomizerStatus](status); ok {
 			c, conditions = Customizer(m.Generation, s), s.Conditions
+		}
+	case key.KindRules:
+		if s, ok := decode[v1alpha1.KindRulesStatus](status); ok {
+			c, conditions = KindRules(m.Generation, s), s.Conditions
 		}
 	case key.Summaries:
 		if s, ok := decode[v1alpha1.SummaryStatus](status); ok {
@@ -126,7 +130,7 @@ func observedGeneration(r key.Resource, conditions []metav1.Condition) int64 {
 	switch r {
 	case key.Locations:
 		evaluated = v1alpha1.ConditionConnected
-	case key.Customizers:
+	case key.Customizers, key.KindRules:
 		evaluated = v1alpha1.ConditionAccepted
 	}
 	if c := meta.FindStatusCondition(conditions, evaluated); c != nil {

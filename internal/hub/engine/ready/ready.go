@@ -94,6 +94,20 @@ func Customizer(generation int64, s *v1alpha1.CustomizerStatus) metav1.Condition
 	return condition(metav1.ConditionTrue, v1alpha1.ReasonReady, "all rules are valid, and none fails")
 }
 
+// KindRules returns the condition Ready of a KindRules of a generation. It is True if its spec is
+// valid, and no expression fails for any object.
+func KindRules(generation int64, s *v1alpha1.KindRulesStatus) metav1.Condition {
+	if c, isBlocked := blocker(generation, s.Conditions, v1alpha1.ConditionAccepted); isBlocked {
+		return c
+	}
+	if n := len(s.Errors); n > 0 {
+		e := s.Errors[0]
+		return condition(metav1.ConditionFalse, v1alpha1.ReasonRuleFailed,
+			fmt.Sprintf("an expression fails for %s at location %q, and there may be others: see status.errors", e.Object, e.Location))
+	}
+	return condition(metav1.ConditionTrue, v1alpha1.ReasonReady, "all expressions are valid, and none fails")
+}
+
 // Summary returns the condition Ready of a Summary of a generation. It is True if the rows have all
 // objects, apart from rows beyond the limit, and no report is stale.
 func Summary(generation int64, s *v1alpha1.SummaryStatus) metav1.Condition {

@@ -312,7 +312,7 @@ func (r observed) value(m *merging, field string) any {
 // for another reason. Conditions show Degraded locations.
 func (m *merging) unsaid() bool {
 	sick := func(h wire.Health) bool {
-		return slices.ContainsFunc(m.inputs, func(p input) bool { return p.Sound && sickness(p.Health) >= sickness(h) })
+		return slices.ContainsFunc(m.inputs, func(p input) bool { return p.Sound && p.Health.Severity() >= h.Severity() })
 	}
 	if sick(wire.Degraded) {
 		return false

@@ -196,7 +196,7 @@ func (phase) leastHealthy(m *merging, field string) any {
 			return nil
 		}
 		differ = differ || chosen.Str != first.status[field].Str
-		if sickness(p.Health) > sickness(ill.Health) {
+		if p.Health.Severity() > ill.Health.Severity() {
 			ill = p
 		}
 	}
@@ -211,11 +211,6 @@ func (r phase) text() string {
 		return "the common value, or that of the least healthy location"
 	}
 	return "the worst: " + strings.Join(r.order, ", ")
-}
-
-// sickness orders health from Healthy to Degraded.
-func sickness(h wire.Health) int {
-	return slices.Index([]wire.Health{wire.Healthy, "", wire.HealthUnknown, wire.Progressing, wire.Degraded}, h)
 }
 
 // smallest is a map of quantities: of each name the smallest one.

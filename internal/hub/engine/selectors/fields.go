@@ -17,7 +17,7 @@ type Field struct {
 	Selector *metav1.LabelSelector
 }
 
-// selecting has the fields of an object that have label selectors.
+// selecting has the fields of an object that have label selectors, or are tests without any.
 type selecting struct {
 	Spec struct {
 		Spaces    *v1alpha1.SpaceSelector     `json:"spaces"`
@@ -26,6 +26,7 @@ type selecting struct {
 		Match     []v1alpha1.ObjectTest       `json:"match"`
 		Admit     []v1alpha1.Admit            `json:"admit"`
 		Claims    []v1alpha1.APIClaim         `json:"claims"`
+		Kinds     []v1alpha1.RuleKinds        `json:"kinds"`
 	} `json:"spec"`
 }
 
@@ -77,8 +78,8 @@ func (read *selecting) fields() (all []Field) {
 	return all
 }
 
-// TestsIn returns how many tests a stored Placement or Customizer has: one for each entry of downsync and
-// match, and one for each requirement of its label selectors. A value that cannot be decoded has none.
+// TestsIn returns how many tests a stored Placement, Customizer or KindRules has: one for each entry of
+// downsync, match and kinds, and one for each requirement of its label selectors. A value that cannot be decoded has none.
 func TestsIn(value []byte) int {
 	var read selecting
 	if json.Unmarshal(value, &read) != nil {
@@ -88,7 +89,7 @@ func TestsIn(value []byte) int {
 	for _, one := range read.fields() {
 		w = w.Plus(WeightOf(one.Selector))
 	}
-	return len(read.Spec.Downsync) + len(read.Spec.Match) + w.Requirements
+	return len(read.Spec.Downsync) + len(read.Spec.Match) + len(read.Spec.Kinds) + w.Requirements
 }
 
 // WeightIn is the weight of all label selectors of an object. One that can't be read weighs nothing.

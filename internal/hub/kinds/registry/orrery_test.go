@@ -16,7 +16,7 @@ func TestOrreryKinds(t *testing.T) {
 	r := newTestRegistry(t)
 	root, plain := r.Builtin(key.Root), r.Builtin("any")
 	gvr := v1alpha1.GroupVersion.WithResource
-	for _, resource := range []string{"spaces", "locations", "placements", "customizers", "summaries"} {
+	for _, resource := range []string{"spaces", "locations", "placements", "customizers", "kindrules", "summaries"} {
 		k, ok := root.Lookup(gvr(resource))
 		if !ok || root.Access(k) != kinds.ReadWrite || k.Namespaced || !k.HasStatus {
 			t.Errorf("%s in root: %+v", resource, k)
@@ -29,7 +29,7 @@ func TestOrreryKinds(t *testing.T) {
 	if !ok || plain.Access(locations) != kinds.ReadOnly {
 		t.Errorf("locations: %+v", locations)
 	}
-	for _, resource := range []string{"placements", "customizers", "summaries", "grants"} {
+	for _, resource := range []string{"placements", "customizers", "kindrules", "summaries", "grants"} {
 		if k, _ := plain.Lookup(gvr(resource)); k == nil || plain.Access(k) != kinds.ReadWrite {
 			t.Errorf("%s: %+v", resource, k)
 		}
@@ -53,6 +53,9 @@ func TestOrreryKindsAreValidated(t *testing.T) {
 		{"customizer", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec.replicas", "release": true}]}`, ""},
 		{"customizer of nothing", "customizers", "Customizer", `{"match": [], "rules": [{"path": "$.spec", "release": true}]}`, "spec.match"},
 		{"customizer of anything", "customizers", "Customizer", `{"match": [{}], "rules": [{"path": "$.spec", "release": true}]}`, "an object test needs at least one of"},
+		{"kind rules", "kindrules", "KindRules", `{"kinds": [{"apiGroup": "a.example", "resources": ["widgets"]}], "health": {"state": "'Healthy'"}}`, ""},
+		{"kind rules of any kind", "kindrules", "KindRules", `{"kinds": [{"apiGroup": "a.example", "resources": ["*"]}], "health": {"state": "'Healthy'"}}`, "spec.kinds[0].resources[0]"},
+		{"kind rules without a state", "kindrules", "KindRules", `{"kinds": [{"resources": ["pods"]}], "health": {"state": ""}}`, "spec.health.state"},
 		{"no rule", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": []}`, "spec.rules"},
 		{"rule without a path", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "", "release": true}]}`, "spec.rules[0].path"},
 		{"rule that says two things", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec", "release": true, "remove": true}]}`, "a rule is exactly one of"},

@@ -108,6 +108,9 @@ func (r *reportComposer) accountOf(row *table.Row) *account {
 			p, _ = membership.Place(o.location)
 		}
 		t.Status = objectstate.Assigned(r.renderer.Digest, o.source, p, report, false)
+		if t.Health != "" { // KindRules may make it worse
+			t.health, t.healthNote = string(t.Health), t.HealthNote
+		}
 	}
 	o.account = t
 	return t

@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/engine/aggregate"
 	"orrery.dev/orrery/internal/hub/engine/exports"
+	"orrery.dev/orrery/internal/hub/engine/kindrules"
 	"orrery.dev/orrery/internal/hub/engine/quota"
 	"orrery.dev/orrery/internal/hub/engine/rules"
 	"orrery.dev/orrery/internal/hub/kinds/registry"
@@ -60,6 +61,8 @@ type Config struct {
 	Rules *rules.Engine
 	// Summaries compiles the expressions of Summaries; nil for a new language.
 	Summaries *aggregate.Language
+	// KindRules compiles the expressions of KindRules; nil for a new language.
+	KindRules *kindrules.Language
 	// Preview describes the effects of a policy with a value, or of its deletion if value is nil.
 	// Dry runs return the lines as warnings. nil for no preview.
 	Preview func(ctx context.Context, policy key.Object, value []byte) []string

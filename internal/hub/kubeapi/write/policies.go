@@ -19,6 +19,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/aggregate"
+	"orrery.dev/orrery/internal/hub/engine/kindrules"
 	"orrery.dev/orrery/internal/hub/engine/rules"
 	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -94,11 +95,12 @@ func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
 	return errs
 }
 
-// policyValidator validates Customizers and Summaries, whose rules and expressions are compiled.
+// policyValidator validates Customizers, Summaries and KindRules, whose rules and expressions are compiled.
 type policyValidator struct {
 	table     *table.Table
 	rules     *rules.Engine
 	summaries *aggregate.Language
+	kindRules *kindrules.Language
 }
 
 // maxWithData limits the Customizers of a space that use ConfigMaps. A change of a ConfigMap
@@ -157,6 +159,16 @@ func (v *policyValidator) validateSummary(_ key.Space, object map[string]any) (e
 	}
 	_, refused := v.summaries.Compile(&m.Spec, field.NewPath("spec"))
 	return append(errs, refused...)
+}
+
+// validateKindRules validates the expressions of a KindRules. It has no errors for an object that the
+// schema refuses.
+func (v *policyValidator) validateKindRules(_ key.Space, object map[string]any) field.ErrorList {
+	var k v1alpha1.KindRules
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &k) != nil {
+		return nil
+	}
+	return v.kindRules.Check(&k.Spec, field.NewPath("spec"))
 }
 
 // validateGrant validates a Grant. It has no errors for an object that the schema refuses.

@@ -23,7 +23,7 @@ type strategies struct {
 }
 
 func newStrategies(s *Server) strategies {
-	t, policies, schemas := s.config.Table, &policyValidator{s.config.Table, s.config.Rules, s.config.Summaries}, &schemaCache{s.config.Table, s.config.Kinds, s.schemas}
+	t, policies, schemas := s.config.Table, &policyValidator{s.config.Table, s.config.Rules, s.config.Summaries, s.config.KindRules}, &schemaCache{s.config.Table, s.config.Kinds, s.schemas}
 	return strategies{
 		own: map[key.Resource]func(pair) pair{
 			key.Spaces: func(p pair) pair { return keptPair(key.Spaces, pair{named{p.main, true}, p.status}) },
@@ -39,6 +39,9 @@ func newStrategies(s *Server) strategies {
 			}),
 			key.Summaries: onMain(func(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
 				return weighed{ruled{validated{main, policies.validateSummary}, schemas, policies.expressionsOf}, key.Summaries}
+			}),
+			key.KindRules: onMain(func(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
+				return validated{main, policies.validateKindRules}
 			}),
 			key.Grants: onMain(func(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
 				return weighed{validated{main, validateGrant}, key.Grants}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/internal/hub/engine/aggregate"
+	"orrery.dev/orrery/internal/hub/engine/kindrules"
 	"orrery.dev/orrery/internal/hub/engine/rules"
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -73,6 +74,12 @@ func New(config Config) (*Server, error) {
 	if config.Summaries == nil {
 		var err error
 		if config.Summaries, err = aggregate.New(); err != nil {
+			return nil, err
+		}
+	}
+	if config.KindRules == nil {
+		var err error
+		if config.KindRules, err = kindrules.New(); err != nil {
 			return nil, err
 		}
 	}
