@@ -25,8 +25,10 @@ func specOf(state, message string) *v1alpha1.KindRulesSpec {
 }
 
 const (
-	widget  = `{"metadata":{"name":"w","generation":7,"labels":{"a":"b"}},"spec":{"size":3},"status":{"phase":"of the space"}}`
-	byPhase = `object.status.phase == 'Broken' ? 'Degraded' : 'Healthy'`
+	widget = `{"metadata":{"name":"w","generation":7,"labels":{"a":"b"}},"spec":{"size":3},"status":{"phase":"of the space"}}`
+	// documented is the example of docs/status.md.
+	documented = "object.?status.phase.orValue('') == 'Broken' ? 'Degraded' :\nobject.?status.phase.orValue('') == 'Ready' ? 'Healthy' : 'Progressing'\n"
+	byPhase    = `object.status.phase == 'Broken' ? 'Degraded' : 'Healthy'`
 )
 
 // TestHealth checks the health, the message and the error of rules for one object.
@@ -48,6 +50,8 @@ func TestHealth(t *testing.T) {
 		"another state":         {"'Broken'", "", ``, "", "", `health.state gives "Broken", want Healthy, Progressing, Degraded or Unknown`},
 		"no string":             {"object.spec.size", "", ``, "", "", "health.state: the expression gives a value of type int, want a string"},
 		"no generation":         {"has(object.metadata.generation) ? 'Degraded' : 'Healthy'", "", ``, wire.Healthy, "", ""},
+		"optional fields":       {documented, "'the phase is ' + object.?status.phase.orValue('not set')", ``, wire.Progressing, "the phase is not set", ""},
+		"optional field":        {documented, "", `{"phase":"Ready"}`, wire.Healthy, "", ""},
 		"a message that fails":  {byPhase, "object.status.nothing", `{"phase":"Broken"}`, wire.Degraded, "", "health.message: no such key: nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {

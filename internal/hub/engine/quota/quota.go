@@ -180,7 +180,7 @@ func (l limits) exceeded(used, more Amount, all Stored) *ExceededError {
 	check("crds", more.CRDs, used.CRDs, l.set.CRDs, "")
 	check("policies", more.Policies, used.Policies, l.set.Policies, "")
 	check("policyTests", more.PolicyTests, used.PolicyTests, cmp.Or(l.set.PolicyTests, new(int64(selectors.MaxSpaceTests))),
-		" for the entries and the requirements of label selectors of all Placements and Customizers: use fewer, or names instead of selectors, or have an operator set spec.limits.policyTests")
+		" for the entries and the requirements of label selectors of all Placements, Customizers and KindRules: use fewer, or names instead of selectors, or have an operator set spec.limits.policyTests")
 	check("summaries", more.Summaries, used.Summaries, l.set.Summaries, "")
 	if l.set.Bytes != nil {
 		check("bytes", more.Bytes, used.Bytes, new(l.set.Bytes.Value()), "")

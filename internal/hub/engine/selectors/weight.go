@@ -9,7 +9,7 @@ const (
 	MaxRequirements = 1024
 	// MaxValues bounds the values of these requirements.
 	MaxValues = 4096
-	// MaxSpaceTests bounds the tests of all Placements and Customizers of a space whose Space sets no other
+	// MaxSpaceTests bounds the tests of all Placements, Customizers and KindRules of a space whose Space sets no other
 	// limit; see TestsIn. Each may be evaluated for each object that a revision concerns. It leaves room for
 	// 5,000 Placements of one test.
 	MaxSpaceTests = 8192
