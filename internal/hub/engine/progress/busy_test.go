@@ -243,7 +243,7 @@ func TestBusyCustomizer(t *testing.T) {
 	w := newWorld(t, digest, "s1")
 	w.put(w.objects("s1", busy, "x"))
 	countAll(w.tracker)
-	c := Customizer{"s1", "c1"}
+	c := objectAt("s1", "orrery.dev", "customizers", "", "c1")
 	isShown, edit := false, int64(0)
 	for call := range 40 * (busy + quiet) / budget {
 		w.put(w.objects("s1", busy, fmt.Sprint("y", call)))
@@ -259,7 +259,7 @@ func TestBusyCustomizer(t *testing.T) {
 			t.Fatal("the space is not busy")
 		}
 		isShown = isShown || !w.tracker.Placement(t.Context(), placementP("s1")).Incomplete
-		if edit == 0 || !IsCustomizerCounted(w.tracker, c, edit) {
+		if edit == 0 || !AreRulesCounted(w.tracker, c, edit) {
 			continue
 		}
 		if failed := w.tracker.failedRules.pairs[c]; failed == nil || failed.Len() != quiet {
