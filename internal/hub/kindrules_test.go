@@ -21,13 +21,13 @@ const (
 	widgetObject  = "s/example.org/widgets/default/w"
 )
 
-// kindRules returns the JSON of a KindRules for a resource of the group example.org.
-func kindRules(name, resource, state, message string) string {
+// kindRules returns the JSON of the KindRules k for a resource of the group example.org.
+func kindRules(resource, state, message string) string {
 	health, err := json.Marshal(map[string]string{"state": state, "message": message})
 	if err != nil {
 		panic(err)
 	}
-	return fmt.Sprintf(`{"apiVersion":"orrery.dev/v1alpha1","kind":"KindRules","metadata":{"name":%q},"spec":{"kinds":[{"apiGroup":"example.org","resources":[%q]}],"health":%s}}`, name, resource, health)
+	return fmt.Sprintf(`{"apiVersion":"orrery.dev/v1alpha1","kind":"KindRules","metadata":{"name":"k"},"spec":{"kinds":[{"apiGroup":"example.org","resources":[%q]}],"health":%s}}`, resource, health)
 }
 
 // widgetSpace is a space with a Widget at the location a, which the location reports as applied and Healthy.
@@ -86,9 +86,9 @@ func (j *widgetSpace) put() *wire.Put {
 }
 
 // must sends a write and expects success.
-func (j *widgetSpace) must(request, body string, headers ...string) {
+func (j *widgetSpace) must(request, body string) {
 	j.t.Helper()
-	if code, answer := j.admin.send(request, body, headers...); code >= 300 {
+	if code, answer := j.admin.send(request, body); code >= 300 {
 		j.t.Fatal(request, code, answer)
 	}
 }
@@ -141,7 +141,7 @@ func TestKindRules(t *testing.T) {
 	j := newWidgetSpace(t, nil)
 	j.reports(`{"phase":"Broken"}`)
 	j.is(wire.Healthy, "")
-	rules := kindRules("k", "widgets", "object.status.phase == 'Broken' ? 'Degraded' : 'Healthy'", "'the phase is ' + object.status.phase")
+	rules := kindRules("widgets", "object.status.phase == 'Broken' ? 'Degraded' : 'Healthy'", "'the phase is ' + object.status.phase")
 	j.must("POST "+kindRulesPath, rules)
 	j.shows(kindRulesPath+"/k", readyIs+".status", "True")
 	j.is(wire.Degraded, broken)
@@ -172,7 +172,7 @@ func TestKindRulesOfUnreturnedStatus(t *testing.T) {
 	if j.put().Policy.ReturnStatus {
 		t.Fatal("the location is asked for a status without a reason")
 	}
-	j.must("POST "+kindRulesPath, kindRules("k", "widgets", "object.status.phase == 'Broken' ? 'Degraded' : 'Healthy'", "'the phase is ' + object.status.phase"))
+	j.must("POST "+kindRulesPath, kindRules("widgets", "object.status.phase == 'Broken' ? 'Degraded' : 'Healthy'", "'the phase is ' + object.status.phase"))
 	j.eventually(func() string {
 		if !j.put().Policy.ReturnStatus {
 			return "the location is not asked for the status"
@@ -192,7 +192,7 @@ func TestFailingKindRules(t *testing.T) {
 	t.Parallel()
 	j := newWidgetSpace(t, nil)
 	j.reports(`{"phase":"Ready"}`)
-	j.must("POST "+kindRulesPath, kindRules("k", "widgets", "object.status.ready ? 'Healthy' : 'Degraded'", "'never'"))
+	j.must("POST "+kindRulesPath, kindRules("widgets", "object.status.ready ? 'Healthy' : 'Degraded'", "'never'"))
 	const fails = "KindRules k fails: health.state: no such key: ready"
 	j.is(wire.HealthUnknown, fails)
 	j.shows(kindRulesPath+"/k", readyIs+".reason", "RuleFailed")
@@ -212,10 +212,10 @@ func TestKindRulesAreValidated(t *testing.T) {
 	r := fixture(t)
 	admin := r.as("admin", "system:masters")
 	for want, rules := range map[string]string{
-		`spec.health.state: Invalid value: \"object.status.\": not valid: 1:15`:      kindRules("k", "widgets", "object.status.", "'x'"),
-		`spec.health.message: Invalid value: \"1\": the expression gives a value of`: kindRules("k", "widgets", "'Healthy'", "1"),
-		`spec.kinds[0].resources[0]: Invalid value: \"*\"`:                           kindRules("k", "*", "'Healthy'", "'x'"),
-		`spec.health.state in body should be at least 1 chars long`:                  kindRules("k", "widgets", "", "'x'"),
+		`spec.health.state: Invalid value: \"object.status.\": not valid: 1:15`:      kindRules("widgets", "object.status.", "'x'"),
+		`spec.health.message: Invalid value: \"1\": the expression gives a value of`: kindRules("widgets", "'Healthy'", "1"),
+		`spec.kinds[0].resources[0]: Invalid value: \"*\"`:                           kindRules("*", "'Healthy'", "'x'"),
+		`spec.health.state in body should be at least 1 chars long`:                  kindRules("widgets", "", "'x'"),
 	} {
 		if code, body := admin.send("POST "+kindRulesPath, rules); code != http.StatusUnprocessableEntity || !strings.Contains(body, want) {
 			t.Errorf("%d %s, want %s", code, body, want)

@@ -179,7 +179,7 @@ func (w *watcher) goOn(timer *bookmarkTimer) error {
 			return err
 		}
 	}
-	return w.flush(timer)
+	return w.flush()
 }
 
 // sendChanges sends the changes since the cursor.
@@ -242,7 +242,7 @@ func (w *watcher) sendInitial(timer *bookmarkTimer) error {
 	if err != nil {
 		return err
 	}
-	return w.flush(timer)
+	return w.flush()
 }
 
 // sendStep sends the events of one revision. All events but the last carry the revision before
@@ -317,7 +317,7 @@ func (w *watcher) bookmark(complete bool) watch.Event {
 }
 
 // flush sends buffered events to the client.
-func (w *watcher) flush(timer *bookmarkTimer) error {
+func (w *watcher) flush() error {
 	if w.to == nil {
 		return nil
 	}
