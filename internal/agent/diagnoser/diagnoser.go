@@ -31,7 +31,7 @@ const (
 	maxEvents, maxEventPages = 100, 5
 )
 
-// Diagnoser diagnoses unhealthy objects, one after the other.
+// Diagnoser diagnoses unhealthy objects, one after the other. The spaces take turns.
 type Diagnoser struct {
 	store  *store.Store
 	engine *worklist.Worklist
@@ -46,7 +46,7 @@ type Diagnoser struct {
 func New(e *worklist.Worklist, s *store.Store, t *kubeclient.Client, log *slog.Logger) *Diagnoser {
 	return &Diagnoser{
 		store: s, engine: e, target: t, log: log,
-		queue: queue{all: map[string]*entry{}}, wake: retry.NewSignal(), denied: denied{until: map[right]time.Time{}},
+		queue: newQueue(), wake: retry.NewSignal(), denied: denied{until: map[right]time.Time{}},
 	}
 }
 
@@ -56,8 +56,17 @@ func (d *Diagnoser) Observe(id string, place kubeclient.Place, l *store.Live) {
 		d.queue.remove(id)
 		return
 	}
-	d.queue.set(subject{id: id, place: place, uid: l.UID, generation: l.Generation}, time.Now())
+	d.queue.set(subject{id: id, space: d.space(id), place: place, uid: l.UID, generation: l.Generation}, time.Now())
 	d.wake.Raise()
+}
+
+// space returns the space whose turn the diagnosis of an object takes; empty if the worklist does not have the object.
+func (d *Diagnoser) space(id string) key.Space {
+	_, spaces, _ := d.sources(id)
+	if len(spaces) == 0 {
+		return ""
+	}
+	return spaces[0]
 }
 
 // Run diagnoses objects until ctx ends.

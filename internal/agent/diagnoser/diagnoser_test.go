@@ -176,7 +176,7 @@ func (b *bench) setObserved(uid string, generation int64, health wire.Health) {
 // diagnosed diagnoses the Deployment once, as observed with a generation, and returns the stored diagnosis.
 func (b *bench) diagnosed(generation int64) *store.Diagnosis {
 	b.Helper()
-	b.diagnose(b.Context(), subject{webID, kubeclient.Place{Resource: diagnosis.Deployments, Version: "v1"}, "u", generation})
+	b.diagnose(b.Context(), subject{webID, "s", kubeclient.Place{Resource: diagnosis.Deployments, Version: "v1"}, "u", generation})
 	var l *store.Live
 	// A write waits for those before it.
 	if err := b.store.Write(b.Context(), func(t *store.Tx) (err error) { l, err = t.Observed.Get(webID); return err }); err != nil {
@@ -203,6 +203,9 @@ const pullText = `Pod web-1-a: ImagePullBackOff: container c, image "nosuch:1"`
 func TestDiagnosis(t *testing.T) {
 	b := newBench(t)
 	b.setObserved("u", 2, wire.Progressing)
+	if space := b.queue.all[webID].space; space != "s" {
+		t.Errorf("the diagnosis takes the turn of space %q, want s", space)
+	}
 	b.wants(b.diagnosed(2), pullText)
 	b.setObserved("u", 2, wire.Progressing) // an event of the watch
 	stored := func() *store.Diagnosis {
@@ -404,7 +407,7 @@ func TestNext(t *testing.T) {
 // TestQueue: objects wait for some seconds before the first diagnosis, and longer before each further one.
 func TestQueue(t *testing.T) {
 	start := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	q := queue{all: map[string]*entry{}}
+	q := newQueue()
 	if _, _, ok := q.next(start); ok {
 		t.Error("an empty queue has a subject")
 	}
@@ -428,11 +431,5 @@ func TestQueue(t *testing.T) {
 	q.done(one, now.Add(time.Hour)) // of the former generation
 	if s, wait, _ := q.next(now); s != changed || wait != unhealthyFor {
 		t.Errorf("%v after %s", s, wait)
-	}
-	for i := range 2 * maxQueued {
-		q.set(subject{id: fmt.Sprint("many", i), uid: "u"}, now)
-	}
-	if len(q.all) != maxQueued {
-		t.Errorf("%d objects in the queue", len(q.all))
 	}
 }
