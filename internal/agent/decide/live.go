@@ -56,8 +56,8 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 	return l
 }
 
-// diagnosed returns the health of an object with a diagnosis. A Job whose Pods cannot run is Healthy by the rules of
-// kstatus.
+// diagnosed returns the health of an object with a diagnosis. It is never Healthy, as an agent of an earlier version
+// stored it of a Job whose Pods cannot run.
 func diagnosed(last *store.Live) wire.Health {
 	if last.Diagnosis.Final {
 		return wire.Degraded

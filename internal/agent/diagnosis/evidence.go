@@ -44,19 +44,9 @@ func Reads(r key.Resource) []key.Resource {
 	}
 }
 
-// IsNeeded reports whether an object needs a diagnosis, by its health and status. A Job is Healthy
-// by the rules of kstatus while it runs, even if its Pods cannot.
-func IsNeeded(r key.Resource, health wire.Health, status []byte) bool {
-	switch {
-	case Reads(r) == nil:
-		return false
-	case health == wire.Progressing, health == wire.Degraded:
-		return true
-	case r != jobs:
-		return false
-	}
-	var job struct{ Active, Ready int }
-	return json.Unmarshal(status, &job) == nil && job.Ready < job.Active
+// IsNeeded reports whether an object needs a diagnosis, by its health.
+func IsNeeded(r key.Resource, health wire.Health) bool {
+	return Reads(r) != nil && (health == wire.Progressing || health == wire.Degraded)
 }
 
 // defaultDeadline is the time after which an object that is still not healthy is Degraded, if its

@@ -1,5 +1,6 @@
 // Package health computes the health of an object at the target by the rules of kstatus, which Flux and Helm
-// use, too. It also reads the numbers of a spec to which a status refers. It is pure: health is a function of
+// use, too. It is stricter for Jobs, Pods and StatefulSets that are Current by these rules although they wait or have
+// failed. It also reads the numbers of a spec to which a status refers. It is pure: health is a function of
 // the observed object alone.
 package health
 
@@ -45,7 +46,7 @@ func Assess(o Object) (is wire.Health, detail string) {
 	}
 	switch result.Status {
 	case status.CurrentStatus:
-		return wire.Healthy, ""
+		return stricter(o.APIVersion, o.Kind, u.Object)
 	case status.InProgressStatus, status.TerminatingStatus:
 		is = wire.Progressing
 	case status.FailedStatus:

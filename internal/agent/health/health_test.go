@@ -1,6 +1,7 @@
 package health_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -35,6 +36,12 @@ func TestOf(t *testing.T) {
 	}
 	const ready = `"observedGeneration":2,"replicas":3,"updatedReplicas":3,"readyReplicas":3,"availableReplicas":3,` +
 		`"conditions":[{"type":"Available","status":"True"}]`
+	job := func(spec, status string) string {
+		return `{"apiVersion":"batch/v1","kind":"Job","metadata":{},"spec":{` + spec + `},"status":{"startTime":"2026-01-01T00:00:00Z",` + status + `}}`
+	}
+	set := func(replicas int, status string) string {
+		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{},"spec":{"replicas":%d,"updateStrategy":{"type":"OnDelete"}},"status":{%s}}`, replicas, status)
+	}
 	for name, c := range map[string]struct {
 		object string
 		want   wire.Health
@@ -56,7 +63,22 @@ func TestOf(t *testing.T) {
 		"not a pod's":        {`{"apiVersion":"v1","kind":"Pod","metadata":{},"status":{"phase":"Running","containerStatuses":["a"]}}`, wire.HealthUnknown, "expect"},
 		"unschedulable":      {`{"apiVersion":"v1","kind":"Pod","metadata":{},"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}`, wire.Degraded, "scheduled"},
 		"a failed job":       {`{"apiVersion":"batch/v1","kind":"Job","metadata":{},"status":{"conditions":[{"type":"Failed","status":"True"}]}}`, wire.Degraded, "Failed"},
-		"a job that runs":    {`{"apiVersion":"batch/v1","kind":"Job","metadata":{},"status":{"startTime":"2026-01-01T00:00:00Z","active":1}}`, wire.Healthy, ""},
+		"a job that runs":    {job(`"parallelism":1`, `"active":1,"ready":1`), wire.Healthy, ""},
+		"a job that waits":   {job(`"parallelism":1`, `"active":1,"ready":0`), wire.Progressing, "0 of 1 active Pods are ready"},
+		"... without ready":  {job(``, `"active":1`), wire.Progressing, "0 of 1 active Pods are ready"},
+		"one Pod of a job":   {job(`"parallelism":3`, `"active":3,"ready":1`), wire.Progressing, "1 of 3 active Pods are ready"},
+		"a job without Pods": {job(`"parallelism":2`, `"ready":0,"failed":1`), wire.Progressing, "no Pod is active"},
+		"a job that stands":  {job(`"parallelism":0`, `"ready":0`), wire.Healthy, ""},
+		"a job that is done": {job(`"parallelism":1`, `"ready":0,"succeeded":1,"conditions":[{"type":"Complete","status":"True"}]`), wire.Healthy, ""},
+		"set, on delete":     {set(3, `"replicas":3,"readyReplicas":3`), wire.Healthy, ""},
+		"... without Pods":   {set(3, ``), wire.Progressing, "Ready: 0/3"},
+		"... one not ready":  {set(3, `"replicas":3,"readyReplicas":2`), wire.Progressing, "Ready: 2/3"},
+		"... of none":        {set(0, `"replicas":0`), wire.Healthy, ""},
+		"a failed pod":       {`{"apiVersion":"v1","kind":"Pod","metadata":{},"status":{"phase":"Failed","reason":"Evicted","message":"disk"}}`, wire.Degraded, "Failed: Evicted: disk"},
+		"... without reason": {`{"apiVersion":"v1","kind":"Pod","metadata":{},"status":{"phase":"Failed"}}`, wire.Degraded, "the Pod has failed"},
+		"a pod that ended":   {`{"apiVersion":"v1","kind":"Pod","metadata":{},"status":{"phase":"Succeeded"}}`, wire.Healthy, ""},
+		"custom, like a job": {`{"apiVersion":"a.b/v1","kind":"Job","metadata":{},"status":{"active":1}}`, wire.Healthy, ""},
+		"a job, of no form":  {job(``, `"active":"many"`), wire.Progressing, "no Pod is active"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, detail := assess(t, c.object)

@@ -382,7 +382,7 @@ func (w *observer) live(o *ownership.Observation) *store.Live {
 		APIVersion: w.GroupVersion(), Kind: w.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
 		Spec: o.Spec, Status: o.Status,
 	})
-	l.IsSuspect = m.DeletionTimestamp == "" && diagnosis.IsNeeded(w.Resource, l.Health, o.Status)
+	l.IsSuspect = m.DeletionTimestamp == "" && diagnosis.IsNeeded(w.Resource, l.Health)
 	return l
 }
 
