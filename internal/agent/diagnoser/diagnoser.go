@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// pause is the time between two diagnoses, so that there are at most 60 in a minute.
-	pause = time.Second
 	// timeout bounds the reads of one diagnosis.
 	timeout = 15 * time.Second
 	// The maximum numbers of objects that a diagnosis reads.

@@ -10,6 +10,8 @@ import (
 )
 
 const (
+	// pause is the time between two diagnoses, so that there are at most 60 in a minute.
+	pause = time.Second
 	// unhealthyFor is how long an object must be unhealthy before it is diagnosed.
 	unhealthyFor = 5 * time.Second
 	// firstAgain and maxAgain bound the time until the next diagnosis of an object that is still unhealthy, in a short
@@ -70,15 +72,15 @@ func (q *queue) set(s subject, now time.Time) {
 		return
 	}
 	q.delete(s.id)
-	part := q.spaces[s.space]
-	if part == nil {
-		part = &share{turn: q.turn}
-		q.spaces[s.space] = part
+	used := q.spaces[s.space]
+	if used == nil {
+		used = &share{turn: q.turn}
+		q.spaces[s.space] = used
 	}
-	if part.objects >= maxQueued {
+	if used.objects >= maxQueued {
 		return
 	}
-	part.objects++
+	used.objects++
 	q.all[s.id] = &entry{subject: s, due: now.Add(unhealthyFor)}
 }
 
@@ -89,8 +91,8 @@ func (q *queue) delete(id string) {
 		return
 	}
 	delete(q.all, id)
-	part := q.spaces[e.space]
-	if part.objects--; part.objects == 0 {
+	used := q.spaces[e.space]
+	if used.objects--; used.objects == 0 {
 		delete(q.spaces, e.space)
 	}
 }

@@ -12,14 +12,14 @@ import (
 type simulation struct {
 	queue
 	now time.Time
-	// at has the times of the diagnoses of each object since the start.
-	at    map[string][]time.Duration
+	// times has the times of the diagnoses of each object since the start.
+	times map[string][]time.Duration
 	start time.Time
 }
 
 func newSimulation() *simulation {
 	start := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	return &simulation{queue: newQueue(), now: start, start: start, at: map[string][]time.Duration{}}
+	return &simulation{queue: newQueue(), now: start, start: start, times: map[string][]time.Duration{}}
 }
 
 // add adds the objects of a space with the numbers from first to below end.
@@ -40,7 +40,7 @@ func (m *simulation) run(d time.Duration) {
 		case wait > 0:
 			m.now = m.now.Add(min(wait, end.Sub(m.now)))
 		default:
-			m.at[s.id] = append(m.at[s.id], m.now.Sub(m.start))
+			m.times[s.id] = append(m.times[s.id], m.now.Sub(m.start))
 			m.done(s, m.now)
 			m.now = m.now.Add(pause)
 		}
@@ -57,20 +57,20 @@ func TestBusySpace(t *testing.T) {
 		m.add("beta", 0, 1)
 		added := m.now.Sub(m.start)
 		m.run(10 * time.Minute)
-		at := m.at["beta/00000"]
-		if len(at) == 0 || at[0]-added > unhealthyFor+3*pause {
-			t.Fatalf("%d others: the first diagnosis of another space is at %v, after %s", many, at, added)
+		times := m.times["beta/00000"]
+		if len(times) == 0 || times[0]-added > unhealthyFor+3*pause {
+			t.Fatalf("%d others: the first diagnosis of another space is at %v, after %s", many, times, added)
 		}
-		if want := 8; len(at) < want {
-			t.Errorf("%d others: %d diagnoses in ten minutes, want %d: %v", many, len(at), want, at)
+		if want := 8; len(times) < want {
+			t.Errorf("%d others: %d diagnoses in ten minutes, want %d: %v", many, len(times), want, times)
 		}
 
 		m = newSimulation()
 		m.add("alpha", 0, many)
 		m.add("beta", 0, 1)
 		m.run(time.Minute)
-		if at := m.at["beta/00000"]; len(at) == 0 || at[0] > unhealthyFor+3*pause {
-			t.Errorf("%d others: the first diagnosis after a restart is at %v", many, at)
+		if times := m.times["beta/00000"]; len(times) == 0 || times[0] > unhealthyFor+3*pause {
+			t.Errorf("%d others: the first diagnosis after a restart is at %v", many, times)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestManySpaces(t *testing.T) {
 	m.run(unhealthyFor + 100*pause)
 	for i := range 20 {
 		diagnosed := 0
-		for id := range m.at {
+		for id := range m.times {
 			if m.all[id].space == key.Space(fmt.Sprint("space", i)) {
 				diagnosed++
 			}
@@ -101,7 +101,7 @@ func TestManySpaces(t *testing.T) {
 		m.remove(fmt.Sprintf("beta/%05d", i))
 	}
 	for i := range 100 {
-		if id := fmt.Sprintf("alpha/%05d", i); len(m.at[id]) == 0 {
+		if id := fmt.Sprintf("alpha/%05d", i); len(m.times[id]) == 0 {
 			t.Errorf("%s was not diagnosed", id)
 		}
 	}
@@ -114,24 +114,24 @@ func TestFirstDiagnoses(t *testing.T) {
 	m := newSimulation()
 	m.add("alpha", 0, many)
 	m.run(unhealthyFor + many*pause)
-	if len(m.at) != many {
-		t.Errorf("%d of %d objects were diagnosed in as many seconds", len(m.at), many)
+	if len(m.times) != many {
+		t.Errorf("%d of %d objects were diagnosed in as many seconds", len(m.times), many)
 	}
 	m.run(3 * time.Hour)
-	before := total(m.at)
+	before := total(m.times)
 	m.run(2 * many * perRepeat)
-	if n := total(m.at) - before; n > 2*many {
+	if n := total(m.times) - before; n > 2*many {
 		t.Errorf("%d diagnoses in %s, want half of the time for them", n, 2*many*perRepeat)
 	}
-	for id, at := range m.at {
-		if last := at[len(at)-1]; m.now.Sub(m.start)-last > 45*time.Minute {
+	for id, times := range m.times {
+		if last := times[len(times)-1]; m.now.Sub(m.start)-last > 45*time.Minute {
 			t.Fatalf("the last diagnosis of %s is at %s", id, last)
 		}
 	}
 }
 
-func total(at map[string][]time.Duration) (n int) {
-	for _, times := range at {
+func total(all map[string][]time.Duration) (n int) {
+	for _, times := range all {
 		n += len(times)
 	}
 	return n
