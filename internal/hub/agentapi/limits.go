@@ -3,6 +3,7 @@ package agentapi
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,6 +66,13 @@ func (a *agentLimits) beginSession(id key.Session) error {
 	}
 	a.sessions.Count(name, 1)
 	return nil
+}
+
+// countBody counts the bytes that a handler reads from the body of a request.
+func countBody(r *http.Request) *countedBody {
+	counted := &countedBody{ReadCloser: r.Body}
+	r.Body = counted
+	return counted
 }
 
 // countedBody counts the bytes that are read from a body.

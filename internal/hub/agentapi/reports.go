@@ -58,9 +58,8 @@ func (a *reportServer) serve(w http.ResponseWriter, r *http.Request, from agentR
 		return
 	}
 	defer leave()
-	counted := &countedBody{ReadCloser: r.Body}
+	counted := countBody(r)
 	defer func() { a.limits.bytes.Count(name, counted.read) }()
-	r.Body = counted
 	a.serveBatch(w, r, from)
 }
 
