@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/env"
 )
 
@@ -66,4 +67,53 @@ func TestCascadedDeletions(t *testing.T) {
 	send(jane, http.StatusNotFound, strings.Replace(object1, "/a/", "/b/", 1), session, "one")
 	send(jane, http.StatusNotFound, strings.Replace(object1, "DELETE", "GET", 1), session, "one")
 	send(jane, http.StatusNotFound, namespace, session, "one")
+}
+
+// TestCascadesOfSpaces checks that deletions in one space do not end the memory of those in another, and that
+// the memory follows the first deletion of a Namespace only, not a dry run.
+func TestCascadesOfSpaces(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.addSpace("a")
+	r.addSpace("b")
+	const session = "Kubectl-Session"
+	jane := r.as("jane", "system:masters")
+	send := func(want int, request, body, id string) {
+		t.Helper()
+		if code, text := jane.send(request, body, session, id); code != want {
+			t.Errorf("%s %s in session %s: %d %s, want %d", request, body, id, code, text, want)
+		}
+	}
+	const (
+		namespace = "DELETE /spaces/a/api/v1/namespaces/n"
+		object1   = namespace + "/configmaps/one"
+	)
+	for _, space := range []key.Space{"a", "b"} {
+		r.create(space, namespacesGVR, object("v1", "Namespace", "", "n", nil, nil))
+		r.create(space, configMapsGVR, object("v1", "ConfigMap", "n", "one", nil, nil))
+	}
+	held := object("v1", "ConfigMap", "n", "held", nil, nil)
+	held.SetFinalizers([]string{"example.org/hold"})
+	r.create("b", configMapsGVR, held)
+
+	send(http.StatusOK, namespace, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, "dry")
+	send(http.StatusOK, object1, "", "one")
+	send(http.StatusNotFound, object1, "", "dry")
+	r.create("a", configMapsGVR, object("v1", "ConfigMap", "n", "one", nil, nil))
+
+	send(http.StatusOK, namespace, "", "one")
+	for i := range 70 {
+		jane.send("DELETE /spaces/b/api/v1/namespaces/n", "", session, fmt.Sprint("other", i))
+	}
+	env.Eventually(t, timeout, func() error {
+		for _, path := range []string{"GET /spaces/a/api/v1/namespaces/n", "GET /spaces/b/api/v1/namespaces/n/configmaps/one"} {
+			if code, body := jane.send(path, ""); code != http.StatusNotFound {
+				return fmt.Errorf("%s: not gone: %d %s", path, code, body)
+			}
+		}
+		return nil
+	})
+	send(http.StatusOK, object1, "", "one")
+	send(http.StatusOK, "DELETE /spaces/b/api/v1/namespaces/n/configmaps/one", "", "other0")
+	send(http.StatusNotFound, "DELETE /spaces/b/api/v1/namespaces/n/configmaps/one", "", "other69")
 }

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/hub/kinds"
@@ -22,10 +21,6 @@ const (
 	// maxSession is the maximum length of a session ID in bytes; kubectl sends a UUID.
 	maxSession = 64
 
-	// cascadeTime is how long the hub remembers the objects of a deleted Namespace.
-	cascadeTime = 2 * time.Minute
-	// maxCascades is the number of deleted Namespaces that the hub remembers.
-	maxCascades = 64
 	// maxCascaded is the largest number of objects that the hub remembers of one Namespace.
 	maxCascaded = 1000
 	// maxSearched is the largest number of objects of a space that the hub searches for those in a
@@ -42,19 +37,14 @@ const (
 //
 // It is safe for concurrent use.
 type cascades struct {
-	known *cache.LRUExpireCache
+	memory *cascadeMemory
+	// committed waits until the table contains all writes that were acknowledged before the call.
+	committed func(context.Context) error
 }
 
-// cascade identifies the deletion of a Namespace by one run of kubectl.
-type cascade struct {
-	user, session, namespace string
-	space                    key.Space
+func newCascades(committed func(context.Context) error) cascades {
+	return cascades{newCascadeMemory(), committed}
 }
-
-// cascadedObjects are the UIDs of objects that were deleted with their Namespace.
-type cascadedObjects map[key.Identity]types.UID
-
-func newCascades() cascades { return cascades{cache.NewLRUExpireCache(maxCascades)} }
 
 // wrap returns a handler for the deletion of an object that remembers and confirms cascading deletions.
 // It returns the handlers of other requests unchanged.
@@ -67,30 +57,36 @@ func (c cascades) wrap(handler http.HandlerFunc, r *http.Request, state *table.T
 	id := cascade{user.GetName(), session, info.Namespace, space}
 	if kind.Resource == key.Namespaces {
 		id.namespace = info.Name
-		return c.remember(id, state.Snapshot(), handler)
+		return c.remember(r.Context(), id, state, handler)
 	}
-	if found, ok := c.known.Get(id); ok {
-		if objects, ok := found.(cascadedObjects); ok {
-			return confirm(objects, kind, info, handler)
-		}
+	if objects := c.memory.get(id, time.Now()); objects != nil {
+		return confirm(objects, kind, info, handler)
 	}
 	return handler
 }
 
-// remember returns a handler that remembers the objects of a Namespace when it was deleted, before the client
-// has the response: its next request may follow at once.
-func (c cascades) remember(id cascade, before *table.Snapshot, handler http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		ctx := r.Context()
-		handler(&statusRecorder{ResponseWriter: w, decide: func(code int) (isHeld bool) {
-			if code != http.StatusOK && code != http.StatusAccepted || len(r.URL.Query()["dryRun"]) > 0 {
-				return false
-			}
-			if objects := objectsIn(ctx, before, id.space, id.namespace); len(objects) > 0 {
-				c.known.Add(id, objects, cascadeTime)
-			}
+// remember returns a handler that remembers the objects of a Namespace if the request begins its deletion.
+// It does so before the client has the response: its next request may follow at once.
+func (c cascades) remember(ctx context.Context, id cascade, state *table.Table, handler http.HandlerFunc) http.HandlerFunc {
+	before := state.Snapshot()
+	name := key.Object{Space: id.space, Identity: key.Identity{Resource: key.Namespaces, Name: id.namespace}}.Key()
+	old := before.Get(name)
+	if old == nil || old.Meta.Deleting {
+		return handler
+	}
+	remember := func(code int) (isHeld bool) {
+		if code != http.StatusOK && code != http.StatusAccepted || c.committed(ctx) != nil {
 			return false
-		}}, r)
+		}
+		now := state.Snapshot().Get(name)
+		if now != nil && now.Meta.UID == old.Meta.UID && !now.Meta.Deleting {
+			return false // a dry run
+		}
+		c.memory.add(id, objectsIn(ctx, before, id.space, id.namespace), time.Now())
+		return false
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		handler(&statusRecorder{ResponseWriter: w, decide: remember}, r)
 	}
 }
 

@@ -64,7 +64,9 @@ type Server struct {
 }
 
 // New returns a Server.
-func New(config Config) *Server { return &Server{config, config.Catalogs, newCascades()} }
+func New(config Config) *Server {
+	return &Server{config, config.Catalogs, newCascades(config.Committed)}
+}
 
 // ServeSpace serves the API of a space, or of all spaces. The context of the request must have its
 // RequestInfo.
