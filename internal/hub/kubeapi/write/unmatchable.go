@@ -117,6 +117,9 @@ func namesOf(catalog *kinds.Catalog) *kindNames {
 // check returns the reasons why a test matches no kind, not many more than are shown.
 func (n *kindNames) check(test *v1alpha1.ObjectTest) (problems []string) {
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if slices.Contains(test.Namespaces, "*") {
+		add(`namespaces "*" matches nothing: it is not a wildcard; omit namespaces to match all`)
+	}
 	group, anyGroup := "", test.APIGroup == nil || *test.APIGroup == "*"
 	if !anyGroup {
 		group = *test.APIGroup
