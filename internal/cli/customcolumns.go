@@ -62,7 +62,7 @@ func printColumns(w io.Writer, all []customColumn, entries []any) error {
 		}
 		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells})
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, w)
+	return printTable(w, t, printers.PrintOptions{})
 }
 
 // cell returns the values of the column in an entry, separated by commas.

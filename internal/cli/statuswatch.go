@@ -173,7 +173,7 @@ func (s *statusCommand) printEvent(k *known, e queries.StatusEvent) error {
 		return nil
 	}
 	table := objectsTable([]queries.ObjectStatus{{Object: e.Object.Object, Places: changed}}, time.Now())
-	return printers.NewTablePrinter(printers.PrintOptions{NoHeaders: true, Wide: s.output.format == formatWide}).PrintObj(table, s.streams.Out)
+	return printTable(s.streams.Out, table, printers.PrintOptions{NoHeaders: true, Wide: s.output.format == formatWide})
 }
 
 // printAll prints the received status.
