@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -174,16 +173,6 @@ func (o *output) table(w, errOut io.Writer, t *metav1.Table, empty string) error
 		return err
 	}
 	return printTable(w, t, printers.PrintOptions{Wide: o.format == formatWide})
-}
-
-// printTable prints a table. It writes once, since the printer drops the errors of writes.
-func printTable(w io.Writer, t *metav1.Table, options printers.PrintOptions) error {
-	var text bytes.Buffer
-	if err := printers.NewTablePrinter(options).PrintObj(t, &text); err != nil {
-		return err
-	}
-	_, err := w.Write(text.Bytes())
-	return err
 }
 
 // columns returns the columns of a table. Those whose name ends in "+" are shown only with -o wide.
