@@ -107,14 +107,24 @@ func (c *containers) Delete(ctx context.Context, name string, validate rest.Vali
 		preconditions.UID, preconditions.ResourceVersion = options.Preconditions.UID, options.Preconditions.ResourceVersion
 	}
 	out := c.NewFunc()
-	err = c.Storage.GuaranteedUpdate(textual.With(ctx, c.kind), k, out, false, preconditions,
-		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
-			if err := validate(ctx, existing); err != nil {
-				return nil, err
-			}
-			keepUntilRemoved(ctx, c.server.config.Table, c.kind, existing)
-			return existing, c.mark(existing)
-		}), dryrun.IsDryRun(options.DryRun), nil)
+	remove := func(ctx context.Context, allowed func(runtime.Object) error) error {
+		return c.Storage.GuaranteedUpdate(textual.With(ctx, c.kind), k, out, false, preconditions,
+			storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
+				if err := allowed(existing); err != nil {
+					return nil, err
+				}
+				if err := validate(ctx, existing); err != nil {
+					return nil, err
+				}
+				keepUntilRemoved(ctx, c.server.config.Table, c.kind, existing)
+				return existing, c.mark(existing)
+			}), dryrun.IsDryRun(options.DryRun), nil)
+	}
+	if p := exportWriteFrom(ctx); p != nil {
+		err = p.withContent(ctx, name, remove)
+	} else {
+		err = remove(ctx, func(runtime.Object) error { return nil })
+	}
 	if err != nil {
 		return nil, false, storageerrors.InterpretUpdateError(err, c.kind.GVR.GroupResource(), name)
 	}

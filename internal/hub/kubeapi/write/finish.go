@@ -51,24 +51,16 @@ type Finisher struct {
 // is safe to call at any time.
 func (f *Finisher) FinishNamespace(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Namespaces, Name: name}}
-	return f.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
-		ascendNamespace(state, space, name, fn)
-	})
+	return f.finish(ctx, o)
 }
 
 // FinishCRD is FinishNamespace for a CRD. Afterwards, its names are free for SettleNames.
 func (f *Finisher) FinishCRD(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}}
-	plural, group, ok := strings.Cut(name, ".")
-	if !ok {
+	if !strings.Contains(name, ".") {
 		return Idle, fmt.Errorf("finish CRD %q: name has no group", name)
 	}
-	return f.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
-		r := key.NewResource(group, plural)
-		if !boundIn(state, space, r) { // otherwise the CRD never got the name
-			state.Ascend(key.ResourcePrefix(space, r), fn)
-		}
-	})
+	return f.finish(ctx, o)
 }
 
 // FinishSpace deletes a chunk of the objects of a space that is being deleted, even with finalizers,
@@ -111,17 +103,7 @@ func (f *Finisher) FinishSpace(ctx context.Context, space key.Space) (Progress, 
 // Afterwards, its names are free for other definitions of the space. It is safe to call at any time.
 func (f *Finisher) FinishBinding(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.APIBindings, Name: name}}
-	return f.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
-		more := true
-		for _, r := range boundBy(state.Get(o.Key())) {
-			if more {
-				state.Ascend(key.ResourcePrefix(space, r), func(row *table.Row) bool {
-					more = fn(row)
-					return more
-				})
-			}
-		}
-	})
+	return f.finish(ctx, o)
 }
 
 // FinishPod completes the deletion of a Pod that was left between its two steps by a crash or a lost
@@ -155,11 +137,11 @@ func (f *Finisher) FinishRemoval(ctx context.Context, row *table.Row) error {
 	return f.table.WaitFor(ctx, rev)
 }
 
-// finish deletes the next objects of an owner's content, which each enumerates.
+// finish deletes the next objects of an owner's content.
 //
 // The table applies revisions in order, and no object is created in an owner that is being deleted.
 // So a state with the deletion timestamp and without content proves that there is no content.
-func (f *Finisher) finish(ctx context.Context, o key.Object, each func(*table.Snapshot, func(*table.Row) bool)) (Progress, error) {
+func (f *Finisher) finish(ctx context.Context, o key.Object) (Progress, error) {
 	state := f.table.Snapshot()
 	row := state.Get(o.Key())
 	if row == nil || !row.Meta.Deleting {
@@ -170,7 +152,7 @@ func (f *Finisher) finish(ctx context.Context, o key.Object, each func(*table.Sn
 		held    = remains{finalizers: map[string]int{}, resources: map[string]int{}}
 	)
 	var rank key.Rank
-	each(state, func(row *table.Row) bool {
+	ascendContent(state, o, func(row *table.Row) bool {
 		if row.Meta.Deleting && hasFinalizers(row) {
 			held.add(row)
 			return true
@@ -244,6 +226,34 @@ func summary(counts map[string]int, format string) string {
 		counted = append(counted, fmt.Sprintf(format, name, counts[name]))
 	}
 	return strings.Join(counted, ", ")
+}
+
+// ascendContent calls fn for the objects that are deleted with a Space, Namespace, CRD or APIBinding,
+// until it returns false. The objects of a Namespace are in the order of deletion.
+func ascendContent(state *table.Snapshot, owner key.Object, fn func(*table.Row) bool) {
+	more := true
+	each := func(row *table.Row) bool {
+		more = fn(row)
+		return more
+	}
+	switch owner.Resource {
+	case key.Spaces:
+		state.Ascend(key.SpacePrefix(key.Space(owner.Name)), each)
+	case key.Namespaces:
+		ascendNamespace(state, owner.Space, owner.Name, fn)
+	case key.CRDs:
+		plural, group, _ := strings.Cut(owner.Name, ".")
+		r := key.NewResource(group, plural)
+		if !boundIn(state, owner.Space, r) { // otherwise the CRD never got the name
+			state.Ascend(key.ResourcePrefix(owner.Space, r), each)
+		}
+	case key.APIBindings:
+		for _, r := range boundBy(state.Get(owner.Key())) {
+			if more {
+				state.Ascend(key.ResourcePrefix(owner.Space, r), each)
+			}
+		}
+	}
 }
 
 // ascendNamespace calls fn for each object in a namespace of a space, in the order of deletion.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,9 +16,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
-	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -31,13 +29,14 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/quota"
 	"orrery.dev/orrery/internal/hub/kinds/registry"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/test/support/limit"
 )
 
-const prefix = "/orrery/"
+const prefix = etcd.Prefix
 
 // hub is the least around a write.Server that HTTP clients need.
 type hub struct {
@@ -73,20 +72,12 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	c := embed.NewConfig()
-	c.Dir = dir
-	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
-	c.UnsafeNoFsync = true
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	etcd, err := embed.StartEtcd(c)
+	log, err := etcd.Open(context.Background(), etcd.Config{DataDir: dir, UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return 1, err
 	}
-	defer etcd.Close()
-	<-etcd.Server.ReadyNotify()
-	v3 := v3client.New(etcd.Server)
-	shared.client = &kubernetes.Client{Client: v3}
-	shared.client.Kubernetes = shared.client
+	defer func() { _ = log.Close() }()
+	shared.client = log.Client()
 	if shared.registry, err = registry.New(); err != nil {
 		return 1, err
 	}
