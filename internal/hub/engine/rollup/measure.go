@@ -83,7 +83,8 @@ func (m *merging) counted(field string, n int64, always bool) any {
 
 // least is a counter of good items: the least of the locations, in the source's unit, rounded down
 // and capped. An unsound location counts 0. A location that wants 0 is left out; if all do, the
-// number is the source's.
+// number is the source's. A location with an earlier version counts at most its actual number, because
+// the source may want more items than its live spec, and is never left out.
 type least struct {
 	unit measure
 	// unlessHealthy leaves out Healthy locations, too: their own strategies do not update the rest.
@@ -91,8 +92,8 @@ type least struct {
 	always        bool
 	// aside: no tool waits for this counter.
 	aside bool
-	// present makes a location with an earlier version count 0: no other field of the status shows
-	// the version of the counter.
+	// present makes a location with an earlier version count 0: its items are not of the current
+	// version.
 	present bool
 	// within is the counter of all items, for locations with too few of these.
 	within string
@@ -109,7 +110,10 @@ func (r least) count(m *merging, field string) int64 {
 		if !p.Sound || r.present && p.Behind {
 			return 0
 		}
-		if want := m.wanted(r.unit, p); want > 0 && !r.leaves(p) {
+		if p.Behind {
+			n = min(n, p.number(field))
+		}
+		if want := m.wanted(r.unit, p); want > 0 && (p.Behind || !r.leaves(p)) {
 			n = min(n, sourceNumber*min(p.number(field), want)/want)
 		}
 	}
@@ -176,10 +180,13 @@ func (m *merging) up(unit measure, p input, have int64) int64 {
 func (r worst) text() string { return fmt.Sprintf("maximum, scaled to %s", r.unit) }
 
 // above is the counter of all items: those of base (by default this counter itself), plus the most
-// that any location has in addition.
+// that any location has in addition. At a location with an earlier version, this is at most its actual
+// number.
 type above struct {
-	base   string
-	always bool
+	base string
+	// present makes all items of a location with an earlier version other items, see least.
+	present bool
+	always  bool
 }
 
 func (r above) value(m *merging, field string) any {
@@ -195,10 +202,18 @@ func (r above) count(m *merging, field string) int64 {
 	for _, p := range m.inputs {
 		if p.Sound {
 			due := min(p.number(base), m.wanted(replicas, p))
-			excess = max(excess, m.up(replicas, p, max(p.number(field)-due, 0)))
+			if r.present && p.Behind {
+				due = 0
+			}
+			surplus := max(p.number(field)-due, 0)
+			more := m.up(replicas, p, surplus)
+			if p.Behind {
+				more = min(more, surplus)
+			}
+			excess = max(excess, more)
 		}
 	}
-	return least{unit: replicas}.count(m, base) + excess
+	return least{unit: replicas, present: r.present}.count(m, base) + excess
 }
 
 func (r above) text() string {
@@ -223,6 +238,9 @@ func (r share) value(m *merging, field string) any {
 			n = 0
 		} else if there := p.number(r.base); there > 0 {
 			n = min(n, all*min(p.number(field), there)/there)
+			if p.Behind {
+				n = min(n, p.number(field))
+			}
 		}
 	}
 	return m.counted(field, n, false)
@@ -234,12 +252,14 @@ func (r share) text() string { return fmt.Sprintf("the smallest share of `%s`", 
 type sum struct {
 	upTo   string
 	always bool
+	// present makes a location with an earlier version count 0, see least.
+	present bool
 }
 
 func (r sum) value(m *merging, field string) any {
 	n := int64(0)
 	for _, p := range m.inputs {
-		if !p.Sound {
+		if !p.Sound || r.present && p.Behind {
 			continue
 		}
 		have := p.number(field)
@@ -252,10 +272,14 @@ func (r sum) value(m *merging, field string) any {
 }
 
 func (r sum) text() string {
+	text := "sum"
 	if r.upTo != "" {
-		return "sum; each location counts at most its `" + r.upTo + "`"
+		text += "; each location counts at most its `" + r.upTo + "`"
 	}
-	return "sum"
+	if r.present {
+		text += "; a location with an earlier version counts 0"
+	}
+	return text
 }
 
 // fewest is the smallest number, unchanged.

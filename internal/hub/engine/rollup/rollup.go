@@ -28,8 +28,8 @@ type Report struct {
 	// Sound reports whether the report counts: the object was applied and is the current one (by
 	// UID). Objects that are unreported, failed, held or in conflict are not sound.
 	Sound bool
-	// Behind reports whether an earlier desired state is applied (by digest). It counts but is not
-	// observed, as in a cluster whose controller has not acted yet.
+	// Behind reports whether an earlier desired state is applied (by digest). It counts with at most its
+	// actual numbers, none of them updated, and is not observed.
 	Behind bool
 	// Stale reports whether the location has no current reports. It counts with its last report,
 	// and is not observed.

@@ -27,8 +27,8 @@ type kind struct {
 var kinds = []kind{
 	{key.Resource{Group: "apps", Resource: "deployments"}, []rule{
 		{"observedGeneration", observed{}},
-		{"replicas", above{base: "updatedReplicas"}},
-		{"updatedReplicas", least{unit: replicas}},
+		{"replicas", above{base: "updatedReplicas", present: true}},
+		{"updatedReplicas", least{unit: replicas, present: true}},
 		{"readyReplicas", least{unit: replicas}},
 		{"availableReplicas", least{unit: replicas}},
 		{"unavailableReplicas", worst{unit: replicas, unsound: true}},
@@ -56,7 +56,7 @@ var kinds = []kind{
 		{"replicas", above{always: true}},
 		{"readyReplicas", least{unit: replicas}},
 		{"availableReplicas", least{unit: replicas, always: true, aside: true}},
-		{"updatedReplicas", least{unit: updates, unlessHealthy: true, within: "replicas"}},
+		{"updatedReplicas", least{unit: updates, unlessHealthy: true, present: true, within: "replicas"}},
 		{"currentReplicas", least{unit: replicas, unlessHealthy: true, within: "replicas"}},
 		{"currentRevision", revision{}},
 		{"updateRevision", revision{}},
@@ -66,7 +66,7 @@ var kinds = []kind{
 		{"observedGeneration", observed{}},
 		{"desiredNumberScheduled", sum{always: true}},
 		{"currentNumberScheduled", sum{upTo: "desiredNumberScheduled", always: true}},
-		{"updatedNumberScheduled", sum{upTo: "desiredNumberScheduled"}},
+		{"updatedNumberScheduled", sum{upTo: "desiredNumberScheduled", present: true}},
 		{"numberReady", sum{upTo: "desiredNumberScheduled", always: true}},
 		{"numberAvailable", sum{upTo: "desiredNumberScheduled"}},
 		{"numberUnavailable", sum{}},
