@@ -32,6 +32,11 @@ metadata: {name: sample}
 spec: {match: [{resources: [none]}], rules: [{path: $.x, release: true}]}
 ---
 apiVersion: orrery.dev/v1alpha1
+kind: KindRules
+metadata: {name: sample}
+spec: {kinds: [{resources: [configmaps]}], health: {state: "'Healthy'"}}
+---
+apiVersion: orrery.dev/v1alpha1
 kind: Summary
 metadata: {name: sample}
 spec: {match: [{resources: [configmaps]}], combine: [{name: total, type: COUNT}]}
