@@ -74,19 +74,22 @@ func (c cascades) remember(ctx context.Context, id cascade, state *table.Table, 
 	if old == nil || old.Meta.Deleting {
 		return handler
 	}
-	remember := func(code int) (isHeld bool) {
+	remember := func(code int) {
 		if code != http.StatusOK && code != http.StatusAccepted || c.committed(ctx) != nil {
-			return false
+			return
 		}
 		now := state.Snapshot().Get(name)
 		if now != nil && now.Meta.UID == old.Meta.UID && !now.Meta.Deleting {
-			return false // a dry run
+			return // a dry run
 		}
 		c.memory.add(id, objectsIn(ctx, before, id.space, id.namespace), time.Now())
-		return false
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		handler(&statusRecorder{ResponseWriter: w, decide: remember}, r)
+		decide := func(code int) (isHeld bool) {
+			remember(code)
+			return false
+		}
+		handler(&statusRecorder{ResponseWriter: w, decide: decide}, r)
 	}
 }
 

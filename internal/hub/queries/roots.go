@@ -85,12 +85,12 @@ func (r *placementTotals) ofRoot(ctx context.Context, state table.Reader, rights
 }
 
 // objectState returns the state of an object at a location that a policy selects for it.
-func (t *placementTotals) objectState(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, stale bool) objectstate.Status {
+func (r *placementTotals) objectState(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, stale bool) objectstate.Status {
 	p, ok := m.Place(l)
 	if !ok {
 		return objectstate.Refused(m.Refusal(l))
 	}
-	return objectstate.Assigned(t.digest, row, p, reportOf(state, o, l), stale)
+	return objectstate.Assigned(r.digest, row, p, reportOf(state, o, l), stale)
 }
 
 // add counts an object at a location.

@@ -31,7 +31,7 @@ const maxTotals = 5_000_000
 
 // ofSpace summarizes the Placements of a space whose names wants accepts, until the context ends or the budget is
 // spent. It counts the others. Counts may be outdated by at most the delay of the progress tracker.
-func (t *placementTotals) ofSpace(ctx context.Context, budget *placement.Budget, state table.Reader, rights *rights, wants func(key.PlacementRef) bool) (all []PlacementTotal, omitted int) {
+func (r *placementTotals) ofSpace(ctx context.Context, budget *placement.Budget, state table.Reader, rights *rights, wants func(key.PlacementRef) bool) (all []PlacementTotal, omitted int) {
 	s, bounded := rights.space, budget.Reader(state)
 	unknown := func(object string) bool { // the name may stand for a whole kind
 		id, err := key.ParseIdentity(object)
@@ -61,14 +61,14 @@ func (t *placementTotals) ofSpace(ctx context.Context, budget *placement.Budget,
 		if !ok {
 			return true
 		}
-		counts := t.progress.Placement(ctx, p)
+		counts := r.progress.Placement(ctx, p)
 		var partly []string
-		for _, partial := range t.releases.PartialReleases(p, s) {
+		for _, partial := range r.releases.PartialReleases(p, s) {
 			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)
 			partly = append(partly, partial.String())
 		}
 		all = append(all, PlacementTotal{
-			Unknown: resolved.Unknown, PartOf: partly, StatusLeftOut: t.leftOut.Missed(p, s).Without(unknown).String(),
+			Unknown: resolved.Unknown, PartOf: partly, StatusLeftOut: r.leftOut.Missed(p, s).Without(unknown).String(),
 			Name: p.In(s), Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Spaces: int64(resolved.Spaces), Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
 			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return e.Space == "" && unknown(e.Object) }),
